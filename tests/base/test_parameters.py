@@ -19,8 +19,7 @@ class Some(Computing):
     in_part = ("lrs", "widths")
 
 
-SIZES = {"widths": {1e9: [8]}, "widths_at": {}}
-SOME = Some(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, lrs=[0.1], depths=[4, 8], **SIZES)
+SOME = Some(profile="cpu", lrs=[0.1], depths=[4, 8], widths={1e9: [8]}, widths_at={})
 
 
 @pytest.mark.parametrize(
@@ -32,9 +31,7 @@ SOME = Some(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, lrs=[
         ({"lrs": [float("nan")]}, "lrs.0: input should be a finite number"),
         ({"depths": [4, 0]}, "depths.1: input should be greater than or equal to 1 (got 0)"),
         ({"widths": {}}, "widths: {} is empty"),
-        ({"widths": {1e9: [8, 8]}}, "widths: {1000000000.0: [8, 8]} is empty or names something twice"),
         ({"widths_at": {8: [8, 8]}}, "widths_at: {8: [8, 8]} is empty or names something twice"),
-        ({"jobs": "many"}, "jobs: input should be a valid integer"),
         ({"jobs": -1}, "jobs: input should be greater than or equal to 0 (got -1)"),
     ],
 )
@@ -46,10 +43,8 @@ def test_what_is_refused_is_one_line_that_names_the_field(changes, says):
 @pytest.mark.parametrize(("field", "value"), [("vocab_size", -1), ("context", 0), ("batch", 0), ("batch", -1)])
 def test_what_a_run_has_some_of_is_positive_everywhere(field, value):
     """These are divided by and taken logarithms of before any config is made."""
-    text = dict(source="sotu", max_bytes=0, content="", tokenizer="bytes", val_rows=8, precision="fp32", micro_batch=0)
-    sizes = {"vocab_size": 256, "context": 32, "batch": 4} | {field: value}
     with one_line(starts=f"{field}: input should be greater than or equal to 1 (got {value})"):
-        Training(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, **text, **sizes)
+        Training(profile="cpu", **{field: value})
 
 
 def test_parts_have_the_first_values_of_lists_and_tables():
@@ -68,5 +63,5 @@ def test_lists_of_seeds_are_known_by_their_names():
         seeds_at: dict[int, list[int]]
 
     own = {"seeds": [1, 2], "tuning_seeds": [7]}
-    p = Tuned(profile="cpu", outputs="o", train=True, jobs=0, max_hours=0.5, seeds_at={8: [1]}, **own)
+    p = Tuned(profile="cpu", seeds_at={8: [1]}, **own)
     assert p.seed_lists() == own

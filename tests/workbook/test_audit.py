@@ -176,17 +176,15 @@ def drawn(cells, seeds, freedom, rng):
 @pytest.mark.parametrize(("runs", "freedom", "least"), [(1, 2, 0.003), (30, 2, 0.003), (30, 1e9, 0)])
 def test_of_a_hundred_audits_one_at_most_complains_of_ends_as_good_as_another_seed(runs, freedom, least):
     """Four cells are neighbours, four seeds are known and a fifth is drawn, as in most of desk's. Of 200,000 draws .7
-    to 1 % of audits complain, of those here by chance up to a third more. The rule before failed every sixth run."""
-    rng, outside, former = np.random.default_rng(0), [], []
+    to 1 % of audits complain, of those here by chance up to a third more."""
+    rng, outside = np.random.default_rng(0), []
     for _ in range(8000):
         ends = drawn(4, 5, freedom, rng)
         variances = ends[:, :4].var(1, ddof=1).tolist()
         for known, new in zip(ends[:, :4].tolist(), ends[:, 4].tolist(), strict=True):
             cell = audit.of_seeds(known, variances)
             outside.append(abs(new - cell.mean) > cell.reach(runs))
-            former.append(abs(new - known[0]) > 2 * statistics.stdev(known))
     assert least <= 1 - (1 - np.mean(outside)) ** runs < 0.015
-    assert np.mean(former) > 0.15
 
 
 def test_an_end_that_is_far_from_its_seeds_is_found():
@@ -252,9 +250,7 @@ def test_the_command_prints_a_line_a_run_and_fails_where_one_does_not_agree(monk
     with pytest.raises(SystemExit) as error:
         audit.main("smoke", "", "", 0)
     said = capsys.readouterr().out
-    assert (
-        error.value.code == 1 and f"run {'a' * 16}  the same to the last digit" in said and "1 of 2 runs agree" in said
-    )
+    assert error.value.code == 1 and "the same to the last digit" in said and "1 of 2 runs agree" in said
 
 
 def test_the_committed_audit_is_told_where_none_was_made_here(tmp_path):

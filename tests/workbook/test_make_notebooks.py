@@ -168,6 +168,9 @@ print(kernel.wait())
 # ---- one notebook ----------------------------------------------------------------------------------------------------
 
 
+ERRORS = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom lib.base import errors\n"
+
+
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """A workbook of one notebook whose last cell is ``tiny(source)``; where it is."""
@@ -199,20 +202,14 @@ def test_a_notebook_runs_once_for_what_it_is_made_from(tiny, capsys):
 
 
 def test_one_with_nothing_to_draw_is_asked_again(tiny, capsys):
-    tiny(
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom lib.base.errors import NotThere\n"
-        "raise NotThere('train: nothing is there')"
-    )
+    tiny(f"{ERRORS}raise errors.NotThere('train: nothing is there')")
     run()
     run()
     assert capsys.readouterr().out.count("not yet    tiny: train: nothing is there") == 2
 
 
 def test_a_cell_that_fails_leaves_no_mark_and_says_its_line(tiny):
-    folder = tiny(
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom lib.base.errors import InputError\n"
-        "raise InputError('lr: mend it')"
-    )
+    folder = tiny(f"{ERRORS}raise errors.InputError('lr: mend it')")
     folder.mkdir(parents=True)
     (folder / ".tiny.done").write_text("12 34")
     with pytest.raises(make_notebooks.Failed, match=r"^tiny, cell 3:\nInputError: lr: mend it$"):
