@@ -95,9 +95,9 @@ def test_the_cell_shows_desk_and_every_profile_sets_what_differs_from_what_lies_
         own = of_file(profile, name)
         assert own.pop("profile") == profile
         with monkeypatch.context() as without:
-            read = parameters._of_yaml
+            read = parameters.of_file
             rest = functools.partial(unless, ROOT / "params" / profile / f"{name}.yaml", read)
-            without.setattr(parameters, "_of_yaml", rest)
+            without.setattr(parameters, "of_file", rest)
             below = of_profile(profile, name)
         for key, value in own.items():
             assert value != below[key], f"{profile}, {key}: it has this value already"

@@ -24,6 +24,10 @@ class NotThere(InputError):
     """What is asked for has not been trained, and nothing is to be trained."""
 
 
+class DiskFull(OneLine, OSError):
+    """The disk filled up while something was being written; nothing half-written was kept."""
+
+
 def first_line(error: Exception) -> str:
     """The beginning of what an error of a library says, without the credentials of an address."""
     said = str(error).strip() or repr(error)

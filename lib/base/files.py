@@ -9,6 +9,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import IO, Any
 
 from safetensors import SafetensorError
 
-from lib.base.errors import InputError
+from lib.base.errors import DiskFull, InputError
 
 CHECKSUM = "checksum"  # the last field of a JSON file: the SHA-256 of all bytes in front of it
 SEAL = f'"{CHECKSUM}": "'.encode()
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading raises then
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)  # of a file system that has no fsync
 
 
@@ -29,17 +31,18 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yields a name beside ``path`` to write to; when the block succeeds, it takes the place of ``path``.
 
     The name may become a file, or a directory where there is none yet. A block that fails, or a disk that fills up,
-    leaves ``path`` as it was. Raises InputError for a folder that cannot be written to.
+    leaves ``path`` as it was. Raises DiskFull, and InputError for a folder that cannot be written to.
     """
     need_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.tmp")
     remove(draft)
     try:
-        yield draft
-        for file in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
-            _sync(file)
-        os.replace(draft, path)
-        _sync(path.parent)
+        with disk_full_says(path):
+            yield draft
+            for file in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
+                _sync(file)
+            os.replace(draft, path)
+            _sync(path.parent)
     finally:
         remove(draft)
 
@@ -55,10 +58,29 @@ def replacing_together(*paths: Path) -> Iterator[list[Path]]:
         yield [stack.enter_context(replacing(path)) for path in paths]
 
 
+@contextlib.contextmanager
+def disk_full_says(path: Path) -> Iterator[None]:
+    """Raises DiskFull, in one line, for a disk or a quota that is full. numpy and safetensors report these without an
+    errno."""
+    try:
+        yield
+    except Exception as error:
+        by_number = getattr(error, "errno", None) in FULL
+        if by_number or re.search(r"os error (28|122|27)\b|\d+ requested and \d+ written", str(error)):
+            raise DiskFull(
+                f"no space left while writing {path}: free some and start again, nothing half-written was kept"
+            ) from None
+        raise
+
+
 def need_folder(path: Path) -> None:
-    """Makes a folder where there is none. Raises InputError where it cannot be written to."""
-    with contextlib.suppress(OSError):
-        path.mkdir(parents=True, exist_ok=True)
+    """Makes a folder where there is none. Raises InputError where it cannot be written to, DiskFull, in one line."""
+    with disk_full_says(path):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno in FULL:
+                raise
     if not os.access(path, os.W_OK | os.X_OK):  # also on a file system that is mounted to be read
         raise InputError(f"outputs: {path} cannot be written to, choose another place, or change its rights")
 

@@ -124,8 +124,8 @@ def execute(name: str, jobs: int, now: Now, chosen: Sequence[str] = (), kernel: 
 
     The executed copy grows in outputs/notebooks/<profile>/. When the notebook has ended well, it is marked beside the
     copy; where it is marked already, as another process may have run it meanwhile, nothing is run. One that shall not
-    train and has nothing to draw says so, and is asked again another time. Raises Failed, and InputError where the copy
-    cannot be written."""
+    train and has nothing to draw says so, and is asked again another time. Raises Failed, and DiskFull or InputError
+    where the copy cannot be written."""
     with files.lock(now.folder / f".{name}.lock"):
         if now.fresh(name):
             return
@@ -135,13 +135,14 @@ def execute(name: str, jobs: int, now: Now, chosen: Sequence[str] = (), kernel: 
         given: dict[str, Any] = {"profile": now.profile}
         if "jobs" in parameters.kind_of(name).model_fields:
             given["jobs"] = jobs
-        try:
-            _run(places.NOTEBOOKS / f"{name}.ipynb", now.folder / f"{name}.ipynb", given, kernel)
-        except NotThere as error:
-            print(f"not yet    {name}: {error}", flush=True)
-            now.done(name, drawn=False)
-        else:
-            now.done(name)
+        with files.disk_full_says(now.folder / f"{name}.ipynb"):
+            try:
+                _run(places.NOTEBOOKS / f"{name}.ipynb", now.folder / f"{name}.ipynb", given, kernel)
+            except NotThere as error:
+                print(f"not yet    {name}: {error}", flush=True)
+                now.done(name, drawn=False)
+            else:
+                now.done(name)
 
 
 def _run(source: Path, copy: Path, given: dict[str, Any], kernel: "Kernel | None") -> None:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import ipywidgets
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import Image, display
+from IPython.display import Image, clear_output, display
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
@@ -51,6 +51,8 @@ class Notebook(Generic[P]):
     outputs: Path
     #: what it asks for, as far as its cells have said
     planned: Plan = dataclasses.field(default_factory=Plan)
+    #: number of a cell -> what it has said
+    said: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     #: how much of its plan is there, where it draws a part alone, and the values of the parameters that were cut to it
     part: str = ""
     cut_from: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -160,7 +162,7 @@ class Notebook(Generic[P]):
         diverged = sum(result.status == "diverged" for result in runs.results)
         if diverged == len(runs.results) > 0 and not all_may_diverge:
             raise InputError(f"lr: all {diverged} runs diverged and leave nothing to draw, lower the learning rates")
-        print(
+        self._say(
             f"{len(runs.results)} runs, {diverged} of them ended as diverged; "
             f"{sum(result.summary['seconds'] for result in runs.results) / 60:.1f} minutes of training in all"
         )
@@ -174,6 +176,14 @@ class Notebook(Generic[P]):
                 f"train: {len(missing)} {what} are missing, {', '.join(missing[:3])}{' ...' * (len(missing) > 3)}; "
                 "set it to true to make them here, or draw when they are there"
             )
+
+    def _say(self, line: str) -> None:
+        """Puts a line, below those that the cell has said, in the place of what it has shown: bars are for watching,
+        the executed notebook keeps lines."""
+        lines = self.said.setdefault(getattr(get_ipython(), "execution_count", 0), [])
+        lines.append(line)
+        clear_output(wait=True)
+        print("\n".join(lines))
 
     def save(self, figure: Figure, name: str) -> None:
         """Writes a figure as PNG and PDF with its provenance inside and a JSON beside it, and shows it."""
@@ -238,7 +248,7 @@ class Notebook(Generic[P]):
         missing = [measurements.key(case) for case in cases if not measurements.has(function, case, store)]
         self._need(missing, "measurements")
         results = measurements.measure(function, cases, store, *self._limits())
-        print(f"{len(cases)} measurements", *store.problems, sep="\n")
+        self._say("\n".join([f"{len(cases)} measurements", *store.problems]))
         return results
 
     def claim(

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from lib.base.errors import InputError
+from lib.base.errors import DiskFull, InputError
 from lib.workbook import make_notebooks, places
 from lib.workbook.stale import Now
 from tests.processes import ENDED, until
@@ -227,7 +227,7 @@ def test_kernels_share_no_port_and_leave_no_socket(tiny, capsys):
 
 def test_a_disk_that_cannot_be_written_is_said_in_one_line(tiny, small_disk):
     tiny("print(('x' * 99 + '\\n') * 1000)")  # the client takes its time for a line of so many
-    with pytest.raises(OSError, match="No space left"), small_disk.full(leave=40_000):
+    with pytest.raises(DiskFull, match=r"no space left while writing .*tiny.ipynb"), small_disk.full(leave=40_000):
         run(1, small_disk.path)
     run(1, small_disk.path)
     tiny("another")

@@ -70,18 +70,14 @@ class PaperGrid(IsodepthGrid):
 
 
 class IsodepthIsoflop(PaperGrid):
-    notebook: ClassVar[str] = "isodepth_isoflop"
-
     resamples: Positive = 400
 
 
 class RecurrenceExponent(PaperGrid):
-    notebook: ClassVar[str] = "recurrence_exponent"
     least_runs = 7  # one more than the law has parameters
 
 
 class Extrapolation(PaperGrid):
-    notebook: ClassVar[str] = "extrapolation"
     least_runs = RecurrenceExponent.least_runs
 
     beyond_recurrences: list[int]
@@ -111,7 +107,6 @@ class ComparedGrid(IsodepthGrid):
 
 
 class PhiProbes(ComparedGrid):
-    notebook: ClassVar[str] = "phi_probes"
     least_runs = RecurrenceExponent.least_runs
 
     probes: list[str]
@@ -126,8 +121,6 @@ class PhiProbes(ComparedGrid):
 
 
 class DeltaPhiLeague(ComparedGrid):
-    notebook: ClassVar[str] = "delta_phi_league"
-
     interventions: list[str]
     muon_rate: float
     adamw_rate: float
@@ -139,16 +132,12 @@ class DeltaPhiLeague(ComparedGrid):
 class PublishedRuns(Parameters):
     """000 judged on the runs that its authors published: nothing is trained."""
 
-    notebook: ClassVar[str] = "published_runs"
-
     accounting: str
     resamples: Positive
     seed: int
 
 
 class InjectionAblation(IsodepthRuns):
-    notebook: ClassVar[str] = "injection_ablation"
-
     injections: list[str]
     for_reference: list[str]
     lanes_lr: LaneRates
@@ -162,8 +151,6 @@ class InjectionAblation(IsodepthRuns):
 
 
 class LrTransferHyperp(IsodepthRuns):
-    notebook: ClassVar[str] = "lr_transfer_hyperp"
-
     recurrences: list[int]
     muon_lr: float
     muon_lrs: list[float]
@@ -188,8 +175,6 @@ class LrTransferHyperp(IsodepthRuns):
 
 
 class DownstreamAxes(Computing):
-    notebook: ClassVar[str] = "downstream_axes"
-
     budgets: list[float]
     tasks: str
     limit: Annotated[int, Field(ge=0)]

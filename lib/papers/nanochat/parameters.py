@@ -1,13 +1,9 @@
 """The parameters of the notebook that reproduces 003."""
 
-from typing import ClassVar
-
 from lib.papers.shared.parameters import MuonRates
 
 
 class UsageWeighted(MuonRates):
-    notebook: ClassVar[str] = "usage_weighted"
-
     muon_lr: float = 0.02
     table_lr: float = 0.029
     head_lr: float = 0.0072

@@ -1,6 +1,6 @@
 """The parameters of the notebooks on what other groups published: their runs, and their models."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -8,15 +8,11 @@ from lib.base.parameters import Parameters, Positive, Training
 
 
 class OtherGroups(Parameters):
-    notebook: ClassVar[str] = "other_groups"
-
     resamples: Positive
     seed: int
 
 
 class PublishedModels(Training):
-    notebook: ClassVar[str] = "published_models"
-
     checkpoint: str
     run: str
     depths: list[Positive]
