@@ -29,9 +29,12 @@ from tests.workbooks import a_notebook
 # ---- a function for a file of each kind: makes one in a folder, and says what uses it
 
 
-def a_checkpoint(folder, **changes):
-    cfg, store = small_run(**changes), RunStore(folder / "runs")
-    return stopped(cfg, store), lambda: numbers(train(cfg, store))
+CFG, CASE = small_run(), Case(x=1.5)
+
+
+def a_checkpoint(folder):
+    store = RunStore(folder / "runs")
+    return stopped(CFG, store), lambda: numbers(train(CFG, store))
 
 
 def tokens(file, **data):
@@ -51,48 +54,42 @@ def tokens(file, **data):
 
 def a_run(file):
     def make(folder):
-        cfg, store = small_run(), RunStore(folder / "runs")
-        return train(cfg, store).path / file, lambda: numbers(train(cfg, store))
+        store = RunStore(folder / "runs")
+        return train(CFG, store).path / file, lambda: numbers(train(CFG, store))
 
     return make
 
 
 def weights(folder):
-    cfg, store = small_run(), RunStore(folder / "runs")
-    path = train(cfg, store).path / "model.safetensors"
-    return path, lambda: {name: value.tolist() for name, value in run_model(cfg, store).state_dict().items()}
+    path, _ = a_run("model.safetensors")(folder)
+    store = RunStore(folder / "runs")
+    return path, lambda: {name: value.tolist() for name, value in run_model(CFG, store).state_dict().items()}
 
 
 def losses(folder):
-    cfg, store = small_run(), RunStore(folder / "runs")
-    train(cfg, store)
-
-    def use():
-        return depth_losses([cfg], store, [1, 2]).to_dict()
-
-    use()
+    store = RunStore(folder / "runs")
+    train(CFG, store)
+    depth_losses([CFG], store, [1, 2])
     (path,) = (folder / "measured" / name(losses_by_depth)).glob("*.json")
-    return path, use
+    return path, lambda: depth_losses([CFG], store, [1, 2]).to_dict()
 
 
 def a_record(table):
     def make(folder):
-        cfg, store = small_run(), RunStore(folder / "runs")
-        measure(squared, [Case(x=1.5)], store, jobs=1)
-        asked = Asked(squared, Case(x=1.5))
-        records.add(folder / "records", [train(cfg, store)], [asked.found(store)])
-        record = records_alone(folder / "records", folder)
+        a_measurement(folder)
+        store, record = RunStore(folder / "runs"), records_alone(folder / "records", folder)
+        records.add(folder / "records", [train(CFG, store)], [Asked(squared, CASE).found(store)])
         (path,) = (folder / "records" / f"{table}.parquet").iterdir()
-        return path, lambda: (numbers(record.get(cfg)), measure(squared, [Case(x=1.5)], record, jobs=1))
+        return path, lambda: (numbers(record.get(CFG)), measure(squared, [CASE], record, jobs=1))
 
     return make
 
 
 def a_measurement(folder):
     store = RunStore(folder / "runs")
-    measure(squared, [Case(x=1.5)], store, jobs=1)
-    path = folder / "measured" / name(squared) / f"{key(Case(x=1.5))}.json"
-    return path, lambda: measure(squared, [Case(x=1.5)], store, jobs=1)
+    measure(squared, [CASE], store, jobs=1)
+    path = folder / "measured" / name(squared) / f"{key(CASE)}.json"
+    return path, lambda: measure(squared, [CASE], store, jobs=1)
 
 
 def a_finding(folder):
@@ -149,14 +146,13 @@ def a_figure(folder):
 
 
 def run_here(folder, seconds=math.inf):
-    train(small_run(), RunStore(folder / "runs"), checkpoint_seconds=seconds)
+    train(CFG, RunStore(folder / "runs"), checkpoint_seconds=seconds)
 
 
 def elsewhere(folder) -> RunStore:
     """A store on another disk, with a run."""
-    store = RunStore(folder.parent / "elsewhere" / "runs")
-    train(small_run(), store)
-    return store
+    run_here(folder.parent / "elsewhere")
+    return RunStore(folder.parent / "elsewhere" / "runs")
 
 
 def a_text(folder):
@@ -164,17 +160,16 @@ def a_text(folder):
 
 
 def a_part(folder):
-    records.add(folder / "records", [elsewhere(folder).find(small_run())], [])
+    records.add(folder / "records", [elsewhere(folder).find(CFG)], [])
 
 
-KEY = small_run().key
 #: file -> what writes it, what is there before, and what is left of the disk
 WRITERS = {
-    f"runs/.{KEY}.partial": (lambda folder: run_here(folder, 0), a_text, 0),
-    f"runs/{KEY}": (run_here, a_text, 0),
+    f"runs/.{CFG.key}.partial": (lambda folder: run_here(folder, 0), a_text, 0),
+    f"runs/{CFG.key}": (run_here, a_text, 0),
     "tokens/*.tokens": (run_here, None, 0),
     "records/*.parquet/*.parquet": (a_part, elsewhere, 0),
-    f"measured/*/{key(Case(x=1.5))}.json": (a_measurement, None, 0),
+    f"measured/*/{key(CASE)}.json": (a_measurement, None, 0),
     "claims/cpu/x.json": (a_finding, None, 0),
     "a.*": (a_figure, None, 4096),
     "a.pdf": (a_figure, None, 300_000),
@@ -200,16 +195,13 @@ def test_a_full_disk_names_the_file_and_leaves_nothing_half_written(small_disk, 
 
 def test_a_store_that_cannot_be_written_is_said_before_anything_is_trained(small_disk, monkeypatch):
     monkeypatch.setattr(sweeping, "work_through", lambda *args: pytest.fail("trained"))
-    cfg = small_run()
-    (small_disk.path / "runs").mkdir()
-    begun = small_disk.path / "runs" / cfg.key
-    begun.mkdir()  # it cannot be read, and would be set aside
+    (small_disk.path / "runs" / CFG.key).mkdir(parents=True)  # it cannot be read, and would be set aside
     unwritable = r"^outputs: .* cannot be (made|written to).*, choose another place, or change its rights$"
     store, other = RunStore(small_disk.path / "runs"), small_run(train={"seed": 1})
     with small_disk.read_only():
         for attempt in (
             lambda: sweep([other], store, jobs=1),
-            lambda: train(cfg, store),
+            lambda: train(CFG, store),
             lambda: a_notebook("a", small_disk.path).plan({("one",): other}),
             lambda: a_figure(small_disk.path),
         ):

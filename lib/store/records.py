@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from lib.base import files
-from lib.base.errors import InputError
+from lib.base.errors import InputError, first_line
 from lib.config import RunConfig
 from lib.store.result import MADE, POINTS, SUMMARY, TABLES, WHO, RunResult, check, row_types, schema
 
@@ -118,7 +118,7 @@ class Part:
             except Exception as error:  # whatever the rows of somebody else raise
                 del self.places[table][names]
                 what = f"row {start} of {table}, {' '.join(map(str, names))}"
-                self._say(f"records: {self._name}: {what}, is left out ({_reason(error)}), {RESTORE}")
+                self._say(f"records: {self._name}: {what}, is left out ({first_line(error)}), {RESTORE}")
         return None
 
     def _run(self, key: str, start: int, length: int) -> RunResult:
@@ -175,7 +175,7 @@ class Records:
             try:
                 self._parts.append(Part(folder, name, self._say))
             except Exception as error:  # whatever files of somebody else raise
-                self._say(f"records: part {name}.parquet of {folder} cannot be read ({_reason(error)}), {RESTORE}")
+                self._say(f"records: part {name}.parquet of {folder} cannot be read ({first_line(error)}), {RESTORE}")
 
     def _say(self, line: str) -> None:
         self.problems.append(line)
@@ -208,10 +208,6 @@ def _opened(table: str, content: bytes) -> "pyarrow.parquet.ParquetFile":
             raise ValueError(f"{table}.parquet: {field.name} is {types or 'missing'}, not {field.type}")
     words = [field.name for field in there if pyarrow.types.is_string(field.type)]
     return pyarrow.parquet.ParquetFile(pyarrow.py_buffer(content), read_dictionary=words)
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def path_of(folder: Path, table: str, name: str) -> Path:

@@ -21,7 +21,7 @@ import pydantic
 
 import lib
 from lib.base import distributed, files, processes
-from lib.base.errors import Checked, InputError
+from lib.base.errors import Checked, InputError, first_line
 from lib.base.machine import COMMIT, provenance
 from lib.config import RunConfig
 from lib.flops import count
@@ -186,10 +186,9 @@ def connected(cluster: Cluster) -> Iterator[Nodes]:
             **local,
         )
     except Exception as error:  # Ray has no class for a node of its own that takes more than half a minute to start
-        problem = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise InputError(
-            f"ENGINE: Ray does not start at {cluster.address or 'this machine'} ({problem}), start it again, or leave "
-            "ENGINE out"
+            f"ENGINE: Ray does not start at {cluster.address or 'this machine'} ({first_line(error)}), start it again, "
+            "or leave ENGINE out"
         ) from None
     try:
         yield Nodes(ray, cluster)

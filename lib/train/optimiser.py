@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -110,7 +110,7 @@ class AdamW:
 
     def _update(self, parameters: list[nn.Parameter], lr: float, decay: float, eps: float) -> None:
         steps, m, v = ([self.moments[p][name] for p in parameters] for name in ("step", "exp_avg", "exp_avg_sq"))
-        gradients, (beta1, beta2) = [_gradient(parameter) for parameter in parameters], self.cfg.betas
+        gradients, (beta1, beta2) = [cast(Tensor, parameter.grad) for parameter in parameters], self.cfg.betas
         rates: dict[str, Any] = dict(lr=lr, beta1=beta1, beta2=beta2, weight_decay=decay, eps=eps)
         torch._foreach_add_(steps, 1)
         # what torch.optim.AdamW(fused=True) calls; the class itself imports torch's compiler, seconds of every start
@@ -118,7 +118,7 @@ class AdamW:
 
     def _update_rms(self, parameter: nn.Parameter) -> float:
         """rms(g / sqrt(v-hat)) of the update that comes next."""
-        beta2, own, squared = self.cfg.betas[1], self.moments[parameter], _gradient(parameter).square()
+        beta2, own, squared = self.cfg.betas[1], self.moments[parameter], cast(Tensor, parameter.grad).square()
         v_hat = (beta2 * own["exp_avg_sq"] + (1 - beta2) * squared) / (1 - beta2 ** (int(own["step"]) + 1))
         return (squared / v_hat.clamp_min(max(self.cfg.eps**2, torch.finfo(v_hat.dtype).tiny))).mean().sqrt().item()
 
@@ -184,7 +184,8 @@ class Muon:
 
         On one thread of a CPU lib/kernels/kernels.c does all of this, ``_moved`` included, but for small stacks: an
         equation is changed in both."""
-        G = stack.matrices([_gradient(p) for p in stack.parameters])
+        # a step has a gradient for every matrix, whatever it loops
+        G = stack.matrices([cast(Tensor, p.grad) for p in stack.parameters])
         M = stack.momentum.lerp_(G, 1 - beta)
         U = orthogonalize(G.lerp_(M, beta), self.dtype)
         if self.cfg.muon_variance_reduction:
@@ -260,11 +261,6 @@ def _orthogonalized(x: Tensor, steps: Sequence[tuple[float, float, float]], room
 def _norm(matrices: Tensor) -> Tensor:
     """Frobenius norm of each matrix [..., R, C] -> [..., 1, 1]."""
     return matrices.norm(dim=(-2, -1), keepdim=True)
-
-
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    assert parameter.grad is not None  # a step has one for every matrix, whatever it loops
-    return parameter.grad
 
 
 # ---- a whole model ------------------------------------------------------------------------------------------------

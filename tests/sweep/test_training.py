@@ -156,31 +156,21 @@ def test_what_the_limit_stops_goes_on_to_the_same_numbers(store, tmp_path, monke
     assert numbers(store.find(cfg)) == numbers(train(cfg, RunStore(tmp_path / "other" / "runs")))
 
 
-# a module of its own: processes that import what they are given would wait for all that tests import
-WHEN_DONE = """
-import time
-from pathlib import Path
-
 class WhenDone:
     def __init__(self, begin, folders):
         self.begin, self.folders = begin, folders
 
     def __le__(self, now):
         assert self.begin <= now <= time.monotonic()  # processes have the same clock
-        return all(Path(folder).exists() for folder in self.folders)
-"""
+        return all(folder.exists() for folder in self.folders)
 
 
-def test_processes_take_the_runs_in_their_order_until_the_limit(store, tmp_path, monkeypatch):
+def test_processes_take_the_runs_in_their_order_until_the_limit(store):
     """It is time as soon as the first runs are done, however long processes take to begin."""
     quick, endless = several(2), several(3, steps=10**6)
     train(small_run(train={"steps": 1}), store)  # the text
-    (tmp_path / "when_done.py").write_text(WHEN_DONE)
-    monkeypatch.syspath_prepend(tmp_path)
-    from when_done import WhenDone
-
-    until = WhenDone(time.monotonic(), [store.path / cfg.key for cfg in quick])
-    outcomes = train_until(until, [Job(cfg) for cfg in [*quick, *endless]], store, 2)
+    limit = WhenDone(time.monotonic(), [store.path / cfg.key for cfg in quick])
+    outcomes = train_until(limit, [Job(cfg) for cfg in [*quick, *endless]], store, 2)
     assert [outcomes[f"run {cfg.key}"] for cfg in [*quick, *endless]] == ["", "", STOPPED, STOPPED, STOPPED]
     assert {result.key for result in store.runs()} >= {cfg.key for cfg in quick}
 

@@ -3,7 +3,6 @@
 import math
 import os
 import random
-import time
 
 import pytest
 import safetensors.torch
@@ -151,24 +150,6 @@ def test_a_run_is_recorded_as_compiled_where_no_block_fell_back(monkeypatch):
     assert told == [True, False]
 
 
-@pytest.mark.gate
-@pytest.mark.long
-def test_killed_again_and_again(tmp_path):
-    cfg = native_run(train={"steps": 150})
-    whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
-    store = RunStore(tmp_path / "killed" / "runs")
-    kills = 0
-    while store.find(cfg) is None:
-        process = begun(cfg, store)
-        if kills < 12:
-            time.sleep(random.uniform(0.1, 0.5))
-            process.kill()
-            kills += 1
-        process.join()
-    assert kills > 2
-    assert numbers(store.find(cfg)) == numbers(whole) and same_weights(store.find(cfg), whole)
-
-
 def test_a_run_imports_nothing_heavy_that_it_does_without(store):
     """Torch's compiler takes three seconds to import, as long as a small run."""
     code = f"""
@@ -197,13 +178,21 @@ def test_a_growing_model_is_the_small_one_until_it_grows(tmp_path):
     assert grown.summary["train_flops"] == tokens * (6 * per_token[0] + 2 * per_token[1])
 
 
-@pytest.mark.parametrize("step", [5, 6, 7])
-def test_a_growing_run_that_is_stopped_grows_in_the_same_step(tmp_path, step):
-    model = dict(injection="concat", state_init="prelude", depth="fixed", backprop_loops="all", mean_loops=3)
-    cfg = native_run(model=model, train={"precision": "fp32", "steps": 8, "grow_from": 1})
-    whole, parts = train(cfg, RunStore(tmp_path / "whole")), RunStore(tmp_path / "parts")
-    stopped(cfg, parts, step)
-    assert numbers(train(cfg, parts)) == numbers(whole)
+GROWING = {"injection": "concat", "state_init": "prelude", "depth": "fixed", "backprop_loops": "all", "mean_loops": 3}
+STOPPED = [
+    *[({"model": GROWING, "train": {"precision": "fp32", "steps": 8, "grow_from": 1}}, step) for step in (5, 6, 7)],
+    *[({"optim": {"name": name, "update_clipping": True}}, 3) for name in ("adamw", "muon", "muonh")],
+    *[({"optim": {"name": name}}, 3) for name in ("adamw", "muon", "muonh")],
+]
+
+
+@pytest.mark.parametrize(("parts", "step"), STOPPED)
+def test_a_run_that_is_stopped_goes_on_with_its_optimiser_and_grows_in_the_same_step(tmp_path, parts, step):
+    cfg = native_run(**parts)
+    whole, store = train(cfg, RunStore(tmp_path / "whole" / "runs")), RunStore(tmp_path / "stopped" / "runs")
+    stopped(cfg, store, step)
+    again = train(cfg, store)
+    assert numbers(again) == numbers(whole) and same_weights(again, whole)
 
 
 # ---- a checkpoint ----------------------------------------------------------------------------------------------------
