@@ -104,14 +104,15 @@ def drawn(found: list, total: int = SAMPLE, seed: int = SEED) -> list:
 
 def twin_of(root: Path, module: str) -> list[Path]:
     """The test files of a module: tests/a/test_b.py of lib/a/b.py, and each test_b_*.py beside it, unless it is of a
-    module with a longer name, as lib/a/b_c.py."""
+    module with a longer name, as lib/a/b_c.py; all of the folder where it has none of its own."""
     *folders, name = module.split(".")
     beside = [path.stem for path in source_of(root, module).parent.glob("*.py")]
 
     def owner(test: Path) -> str:
         return max((other for other in beside if f"{test.stem}_".startswith(f"test_{other}_")), key=len, default="")
 
-    return [p for p in sorted(root.joinpath("tests", *folders).glob(f"test_{name}*.py")) if owner(p) == name]
+    there = sorted(root.joinpath("tests", *folders).glob("test_*.py"))
+    return [path for path in there if owner(path) == name] or there
 
 
 def cloned(place: Path) -> Path:

@@ -23,9 +23,6 @@ SHOWN = ("active, least", "active, most", "stored, Looped-MoE", "stored, MoE")
 
 pytestmark = pytest.mark.usefixtures("style")
 
-# ---- test_time_saturation --------------------------------------------------------------------------------------------
-
-
 ALL = tuple(range(1, 25))  # test-time loops
 
 
@@ -93,9 +90,6 @@ def test_forms_and_floors_are_compared_in_the_mean_over_a_sizes_models(sized):
         assert np.isnan(values).tolist() == [False, False, True]  # a seed that was not run
 
 
-# ---- unified_law -----------------------------------------------------------------------------------------------------
-
-
 def unified_curves(gamma: float) -> pd.DataFrame:
     """Curves of the unified law over sizes, tokens and loops."""
     rows = []
@@ -145,9 +139,6 @@ def test_the_oracles_floor_is_the_measured_loss_at_mean_loops():
     assert seen["oracle floor"].to_numpy() == pytest.approx((seen["key"].map(at_mean) + decay).to_numpy())
 
 
-# ---- instability -----------------------------------------------------------------------------------------------------
-
-
 def test_the_lowest_failing_rate_is_by_seed_and_decades_are_read_there():
     """A run fails by its final loss, or in the first seed by having blown up, whatever its loss."""
     rows = [
@@ -173,9 +164,6 @@ def test_the_lowest_failing_rate_is_by_seed_and_decades_are_read_there():
     assert claims["001-base-diverged-rho-at-least-one"]["nearest rate"] == pytest.approx([np.log(1.1)] * 2)
     assert claims["001-base-state-explodes"] == pytest.approx([4, 4])
     assert claims["001-residual-norm-lowest-diverging-rate"] == [4, 4]
-
-
-# ---- residual_scaling_init -------------------------------------------------------------------------------------------
 
 
 def test_exponents_at_the_init_are_numbers_a_seed():
@@ -215,9 +203,6 @@ def test_exponents_at_the_init_are_numbers_a_seed():
     )
 
 
-# ---- depth_sampling --------------------------------------------------------------------------------------------------
-
-
 def test_the_means_of_depths_are_not_what_they_are_called():
     sampled = dict(mean_loops=8, backprop_loops=4, depth="poisson")
     spread = function("depth_sampling", "spread")
@@ -236,9 +221,6 @@ def test_a_spike_is_what_stands_out_of_the_second_half():
     late[150] += 0.7
     assert highest_spike(early) == pytest.approx(highest_spike(losses)) and highest_spike(losses) < 0.2
     assert highest_spike(late) == pytest.approx(0.7, abs=0.02)
-
-
-# ---- moe_isoflop -----------------------------------------------------------------------------------------------------
 
 
 def test_slopes_are_of_each_seed():
@@ -263,17 +245,11 @@ def test_slopes_are_of_each_seed():
     assert np.isnan(outside).tolist() == [True, False]
 
 
-# ---- usage_weighted --------------------------------------------------------------------------------------------------
-
-
 def test_a_ratio_that_goes_like_a_power_drifts_by_its_exponent_and_the_logs_drifts_less_by_usage():
     budgets = np.array([1e10, 1e11, 1e12])
     drift = function("usage_weighted", "drift")
     assert drift(pd.DataFrame({"budget": budgets, "ratio": 7 * budgets**-0.05})) == pytest.approx(-0.05)
     assert np.isnan(drift(pd.DataFrame({"budget": budgets, "ratio": [7, np.nan, np.nan]})))
-
-
-# ---- delta_phi_league ------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_far_out_that_an_interval_reaches():
@@ -282,9 +258,6 @@ def test_nothing_is_far_out_that_an_interval_reaches():
     assert [*far_out(means, means - reach, means + reach)] == [False] * 4 + [True]
     reach[1] = 0.6
     assert not far_out(means, means - reach, means + reach).any()
-
-
-# ---- tokenizer_compression -------------------------------------------------------------------------------------------
 
 
 def test_bytes_a_token_are_those_of_decoding_the_text(tmp_path, monkeypatch):

@@ -106,6 +106,11 @@ def test_answers_are_the_harness_own(ours, theirs):
     assert mine == expected and any(mine)
 
 
+def test_contexts_that_do_not_fit_are_counted_in_a_line(ours, capsys):
+    ours.loglikelihood(instances([("a" * 2 * CONTEXT, " b"), ("a", " b")]))
+    assert "1 of 2 contexts lost their left end" in "".join(capsys.readouterr())
+
+
 def test_an_option_without_a_meaning_here_is_refused_before_anything_is_said(ours, monkeypatch):
     monkeypatch.delattr(ours, "model")
     bad = [("max_new_tokens", value) for value in ("five", -1, 0, True, 5.0)] + [("until", [3]), ("top_p", 2)]

@@ -33,9 +33,6 @@ def at_phi(runs, phi):
     return runs.assign(loss=JOINT.loss(law, runs["n_once"], runs["n_rec"], runs["r"], runs["D"]))
 
 
-# ---- the runs --------------------------------------------------------------------------------------------------------
-
-
 def test_a_frame_of_runs(store):
     plan = designs.grid(P, [1], {1e9: [16, 24]}, [1])  # narrower ones take more steps
     results = [train(cfg, store) for cfg in plan.values()]

@@ -197,9 +197,6 @@ def test_one_grids_law_predicts_held_out_runs_by_its_own_error():
     assert found["a"][0] == pytest.approx(TRUTH["a"], rel=1e-3)
 
 
-# ---- who is asked
-
-
 def test_of_each_budget_the_best_loops_and_none():
     grid = setups.grid(SMALL)
     wanted = {2e11: 2, 4e11: 4}
