@@ -3,6 +3,10 @@
 import concurrent.futures
 import contextlib
 import functools
+import math
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +22,7 @@ Progress = Callable[[float], None]  # the share of a thing that is done
 Show = Callable[[int, float], None]  # the same of the i-th
 
 LOOK_EVERY = 0.5  # seconds between looks at what processes have done
+BEAT, SILENCE = 5.0, 40.0  # seconds between signs of life of a process, and without one until it is named
 
 
 def work_through(work: Callable[[T, Progress], R], things: Sequence[T], at_once: int, show: Show) -> list[R]:
@@ -25,8 +30,10 @@ def work_through(work: Callable[[T, Progress], R], things: Sequence[T], at_once:
     several processes ``work`` and the things are sent to them, so they must be importable."""
     if at_once == 1:
         return [_one(work, thing, functools.partial(show, i)) for i, thing in enumerate(things)]
-    shares = processes.start().Array("d", len(things), lock=False)
-    with processes.pool(at_once, _begin, shares) as pool:
+    context = processes.start()
+    shares, alive, who = (context.Array("d", len(things), lock=False) for _ in range(3))
+    named = set[int]()
+    with processes.pool(at_once, _begin, shares, alive, who) as pool:
         futures = [pool.submit(_elsewhere, work, thing, i) for i, thing in enumerate(things)]
         pending = set(futures)
         while pending:
@@ -35,6 +42,13 @@ def work_through(work: Callable[[T, Progress], R], things: Sequence[T], at_once:
                 future.result()
             for i, share in enumerate(shares):
                 show(i, share)
+            silent = {i for i, at in enumerate(alive) if 0 < at < time.monotonic() - SILENCE and futures[i] in pending}
+            for i in silent - named:
+                tqdm.write(
+                    f"process {who[i]:.0f}, at {i + 1} of {len(things)}, computes nothing: it was stopped, waits or "
+                    "hangs; Ctrl-C ends all, and what was begun goes on another time"
+                )
+            named = silent
     return [future.result() for future in futures]
 
 
@@ -45,16 +59,32 @@ def _one(work: Callable[[T, Progress], R], thing: T, progress: Progress) -> R:
 
 
 _shares: MutableSequence[float]  # in a process that works: the share of each thing that is done
+_alive: MutableSequence[float]  # when it was last computed at, 0 before it was begun
+_who: MutableSequence[float]  # and by which process
 
 
-def _begin(shares: MutableSequence[float]) -> None:
-    global _shares
-    _shares = shares
+def _begin(*shared: MutableSequence[float]) -> None:
+    global _shares, _alive, _who
+    _shares, _alive, _who = shared
     torch.set_num_threads(1)
 
 
 def _elsewhere(work: Callable[[Any, Progress], Any], thing: Any, i: int) -> Any:
-    return _one(work, thing, functools.partial(_shares.__setitem__, i))
+    over, _who[i] = threading.Event(), os.getpid()
+    threading.Thread(target=_beat, args=(i, over), daemon=True).start()
+    try:
+        return _one(work, thing, functools.partial(_shares.__setitem__, i))
+    finally:
+        over.set()
+
+
+def _beat(i: int, over: threading.Event) -> None:
+    """Says when this process has last computed: a hundredth of the time, since to look takes a little."""
+    spent = -math.inf
+    while not over.is_set():
+        if time.process_time() > spent + BEAT / 100:
+            spent, _alive[i] = time.process_time(), time.monotonic()
+        over.wait(BEAT)
 
 
 @contextlib.contextmanager
