@@ -26,9 +26,6 @@ from tests.cases import Case, claim, squared
 from tests.runs import depth_losses, numbers, records_alone, small_run, stopped
 from tests.workbooks import a_notebook
 
-# ---- a function for a file of each kind: makes one in a folder, and says what uses it
-
-
 CFG, CASE = small_run(), Case(x=1.5)
 
 
@@ -135,9 +132,6 @@ KINDS = {
 }
 
 
-# ---- full disks
-
-
 def a_figure(folder):
     figure, axes = pyplot.subplots()
     axes.plot(np.random.default_rng(0).normal(size=50_000), ".")  # a PDF larger than the PNG
@@ -207,9 +201,6 @@ def test_a_store_that_cannot_be_written_is_said_before_anything_is_trained(small
         ):
             with pytest.raises(InputError, match=unwritable):
                 attempt()
-
-
-# ---- files of every kind ---------------------------------------------------------------------------------------------
 
 
 def flipped(raw: bytes, at: int) -> bytes:

@@ -11,6 +11,7 @@ by copying what is not there, and one that is damaged no longer has its name. Al
 which what several of them have is read from the first by name.
 """
 
+import collections
 import functools
 import hashlib
 import json
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Names = tuple[str, ...]  # the key of a run, or the function and the key of a measurement
 Check = Callable[[Any], object]  # raises ValueError for what is not to be believed
+SHOWN = 3  # rows of a table that are left out, each in a line; a last line says that there are more
 RESTORE = f"restore its files in {', '.join(f'{table}.parquet' for table in TABLES)}, or remove them"
 NUMBER_OR_WORD = "model.backprop_loops"  # the one field that may be either, which stands there as text
 WEIGHTS, DIGITS = "weights", 16  # the folder of kept weights, and how much of a digest is in their names
@@ -89,6 +91,7 @@ class Part:
         self.quantities = [name for name in self._tables["curves"].schema_arrow.names if name != "key"]
         self._columns: dict[str, pyarrow.Array] = {}
         self._read: dict[Names, Any] = {}
+        self._left_out = collections.Counter[str]()
         by = {"runs": ["key"], "curves": ["key"], "measured": ["measurement", "key"]}
         self.places = {table: self._find_places(table, names) for table, names in by.items()}
 
@@ -117,8 +120,12 @@ class Part:
                 return self._read[names]
             except Exception as error:  # whatever the rows of somebody else raise
                 del self.places[table][names]
-                what = f"row {start} of {table}, {' '.join(map(str, names))}"
-                self._say(f"records: {self._name}: {what}, is left out ({first_line(error)}), {RESTORE}")
+                self._left_out[table] += 1
+                what = f"row {start} of {table}, {' '.join(map(str, names))}, is"
+                if self._left_out[table] > SHOWN:
+                    what = f"more of {table} are"
+                if self._left_out[table] <= SHOWN + 1:
+                    self._say(f"records: {self._name}: {what} left out ({first_line(error)}), {RESTORE}")
         return None
 
     def _run(self, key: str, start: int, length: int) -> RunResult:

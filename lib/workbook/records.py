@@ -120,11 +120,11 @@ def make(
         "command goes on where this one stopped"
     )
     print(f"records    {packed} runs and {measured} measurements were packed into outputs/records/{profile}/")
-    there = [run for cfg in configs if (run := store.find(cfg)) is not None]
-    share = sum(run_flops(run.config) for run in there) / (sum(map(run_flops, configs)) or 1.0)
-    hours = sum(run.summary["seconds"] for run in there) / 3600 * (1 / share - 1) if share else math.nan
+    done = [kept for cfg in configs if (kept := store.find(cfg)) is not None]
+    share = sum(run_flops(kept.config) for kept in done) / (sum(map(run_flops, configs)) or 1.0)
+    hours = sum(kept.summary["seconds"] for kept in done) / 3600 * (1 / share - 1) if share else math.nan
     print(
-        f"plan       {len(there)} of {len(configs)} runs, {100 * share:.1f} % of its FLOPs, about {hours:.1f} "
+        f"plan       {len(done)} of {len(configs)} runs, {100 * share:.1f} % of its FLOPs, about {hours:.1f} "
         f"core-hours are left; {len(_missing(asked, configs, store))} measurements are missing"
     )
     return bool(failed)

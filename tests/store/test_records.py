@@ -187,6 +187,15 @@ def test_what_cannot_be_believed_is_named_and_left_out(tmp_path, monkeypatch, ca
     in_one_line(capsys.readouterr().err.splitlines()[0], f"part {part}.parquet", says, "restore its files")
 
 
+def test_of_many_rows_that_are_left_out_three_are_named(tmp_path, monkeypatch, capsys):
+    records.write(tmp_path, [made_up(cfg) for cfg in several(6)], [])
+    monkeypatch.setattr(records, "check", lambda run: 1 / 0)
+    there = records.of(tmp_path)
+    assert not any(map(there.run, there.keys))
+    *three, last = capsys.readouterr().err.splitlines()
+    assert len(three) == 3 and "more of runs are left out" in last
+
+
 def test_a_reduced_curve_keeps_its_ends_and_what_was_rarely_measured():
     n, rare = 600, {1, 300, 600}
     steps = list(range(1, n + 1))

@@ -3,6 +3,7 @@
 import math
 import os
 import random
+import time
 
 import pytest
 import safetensors.torch
@@ -148,6 +149,24 @@ def test_a_run_is_recorded_as_compiled_where_no_block_fell_back(monkeypatch):
         torch._dynamo.utils.counters.clear()
         told.append(train(native_run()).provenance["compiled"])
     assert told == [True, False]
+
+
+@pytest.mark.gate
+@pytest.mark.long
+def test_killed_again_and_again(tmp_path):
+    cfg = native_run(train={"steps": 150})
+    whole = train(cfg, RunStore(tmp_path / "whole" / "runs"))
+    store = RunStore(tmp_path / "killed" / "runs")
+    kills = 0
+    while store.find(cfg) is None:
+        process = begun(cfg, store)
+        if kills < 12:
+            time.sleep(random.uniform(0.1, 0.5))
+            process.kill()
+            kills += 1
+        process.join()
+    assert kills > 2
+    assert numbers(store.find(cfg)) == numbers(whole) and same_weights(store.find(cfg), whole)
 
 
 def test_a_run_imports_nothing_heavy_that_it_does_without(store):
