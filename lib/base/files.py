@@ -122,9 +122,11 @@ def json_object(text: str | bytes) -> dict[str, Any]:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError(f"one of {', '.join(fields)} is there twice")
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise ValueError(f"{name} is there twice")
+        fields[name] = value
     return fields
 
 
@@ -176,7 +178,9 @@ def lock(path: Path, wait: bool = True, stays: bool = True) -> Iterator[bool]:
         raise RuntimeError("a process is starting that runs the script anew: put it under if __name__ == '__main__'")
     need_folder(path.parent)
     while True:
-        with path.open("w", encoding="utf-8") as file:
+        with disk_full_says(path):
+            file = path.open("w", encoding="utf-8")
+        with file:
             held = False
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -25,7 +25,9 @@ def cores() -> int:
 
 
 def processes(jobs: int | None) -> int:
-    """How many processes to use: ``jobs``; when None or 0, one a core, or one on a GPU."""
+    """How many processes to use: ``jobs``; when None or 0, one a core, or one on a GPU. Raises InputError below 0."""
+    if jobs is not None and jobs < 0:
+        raise InputError(f"jobs: {jobs} processes train nothing, use 0 for one a core")
     return jobs or (1 if torch.cuda.is_available() else cores())
 
 

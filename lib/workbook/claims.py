@@ -6,6 +6,7 @@ Student's t over seeds. A second opinion is by permutation of the seeds.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -111,22 +112,23 @@ _FINDING = pydantic.TypeAdapter(Finding)
 
 def ledger(path: Path) -> dict[str, Claim]:
     """All claims by id. Raises InputError for an entry that is incomplete or doubled."""
+    return _entries(path.name, path.read_text(encoding="utf-8"))
+
+
+@functools.lru_cache(maxsize=1)  # a notebook asks for the whole ledger with each of its claims
+def _entries(name: str, text: str) -> dict[str, Claim]:
     claims = {}
-    for entry in yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader):
+    for entry in yaml.load(text, Loader=yaml.CSafeLoader):
         try:
             claim = Claim(**entry)
         except pydantic.ValidationError as error:
-            raise InputError(f"{path.name}: {entry.get('id', entry)!r:.60}: {one_line(error)}") from None
+            raise InputError(f"{name}: {entry.get('id', entry)!r:.60}: {one_line(error)}") from None
         if claim.id in claims:
-            raise InputError(f"{path.name}: {claim.id} stands there twice, remove one")
+            raise InputError(f"{name}: {claim.id} stands there twice, remove one")
         if (claim.kind == "value") != bool(claim.value):
-            raise InputError(
-                f"{path.name}: {claim.id}: a claim of kind value, and no other, has a value, which is not 0"
-            )
+            raise InputError(f"{name}: {claim.id}: a claim of kind value, and no other, has a value, which is not 0")
         if (claim.replicates == "exact") != (claim.effect == 0) or claim.effect < 0:
-            raise InputError(
-                f"{path.name}: {claim.id}: give the smallest effect that matters, 0 only where it is exact"
-            )
+            raise InputError(f"{name}: {claim.id}: give the smallest effect that matters, 0 only where it is exact")
         claims[claim.id] = claim
     return claims
 

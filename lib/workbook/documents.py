@@ -112,7 +112,8 @@ def judged() -> Judged:
     }
     by_id = {claim.id: said for claim, said in every.items()}
     for row in verdicts.committed(RECORDS)["verdicts"]:
-        by_id[row["claim"]][ON_RUNS if row["profile"] == claims.PUBLISHED else AT_DESK] = row
+        if row["claim"] in by_id:
+            by_id[row["claim"]][ON_RUNS if row["profile"] == claims.PUBLISHED else AT_DESK] = row
     return every
 
 

@@ -24,7 +24,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from traitlets.config import Config
 
@@ -100,10 +100,13 @@ def _one(name: str, jobs: int, now: Now, stale: Sequence[str]) -> None:
     """Runs a notebook in this process, and its kernel in one that is forked from it, or spawned where that is not
     safe."""
     kernel = Kernel() if FORKS else None
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    stopped = f"{name}: stopped, what was begun goes on from its checkpoints with the same command"
+
+    def run() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # one that has come meanwhile ends it here
+        execute(name, jobs, now, stale, kernel)
+
     try:
-        in_one_line(execute, name, jobs, now, stale, kernel, stopped=stopped)
+        in_one_line(run, stopped=f"{name}: stopped, what was begun goes on from its checkpoints with the same command")
     finally:
         if kernel:
             kernel.end()
@@ -237,13 +240,17 @@ class Kernel(ForkProcess):
 
     def send_signal(self, number: int) -> None:
         """To it and its processes, which are a group."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.ident or 0, number)
+        if self.is_alive():
+            self._to_group(number)
 
     def end(self) -> None:
         """Ends what is left of them: one that was stopped heeds nothing else."""
         self.kill()  # which has no group yet, maybe
-        self.send_signal(signal.SIGKILL)
+        self._to_group(signal.SIGKILL)
+
+    def _to_group(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(cast(int, self.pid), number)
 
 
 def manager_of(kernel: Kernel) -> Any:

@@ -99,10 +99,12 @@ def read_plan(path: Path) -> dict[str, Any]:
     """What a notebook noted of its plan: ``runs``, key -> config; ``measurements``, function -> key of a case -> FLOPs;
     ``part``, how much of the plan is there where it drew no more. {} where there is none; one that is damaged is set
     aside, and its notebook writes it anew."""
-    if path.exists():
-        with files.set_aside_if_unreadable(path, "plan", "written"):
-            return files.read_checked(path)
-    return {}
+    try:
+        return files.read_checked(path) if path.exists() else {}
+    except ValueError as error:
+        aside = files.set_aside(path)
+        print(f"the plan {path} cannot be read ({error}): set aside as {aside.name}, its notebook writes it anew")
+        return {}
 
 
 # ---- how much of a plan is there -------------------------------------------------------------------------------------

@@ -115,19 +115,23 @@ def make(
     for name, why in failed.items():
         print(f"{name} failed: {why}")
     came_to = [outcomes[f"run {cfg.key}"] for cfg in missing]
-    print(
-        f"{came_to.count('')} runs finished, {came_to.count(STOPPED)} are left, {len(failed)} failed; the same "
-        "command goes on where this one stopped"
-    )
+    ended = f"{came_to.count('')} runs finished, {came_to.count(STOPPED)} are left, {len(failed)} failed"
+    print(f"{ended}; the same command goes on where this one stopped" if todo else "nothing to train")
     print(f"records    {packed} runs and {measured} measurements were packed into outputs/records/{profile}/")
-    done = [kept for cfg in configs if (kept := store.find(cfg)) is not None]
-    share = sum(run_flops(kept.config) for kept in done) / (sum(map(run_flops, configs)) or 1.0)
-    hours = sum(kept.summary["seconds"] for kept in done) / 3600 * (1 / share - 1) if share else math.nan
-    print(
-        f"plan       {len(done)} of {len(configs)} runs, {100 * share:.1f} % of its FLOPs, about {hours:.1f} "
-        f"core-hours are left; {len(_missing(asked, configs, store))} measurements are missing"
-    )
+    print(f"{_how_far(configs, store)}; {len(_missing(asked, configs, store))} measurements are missing")
     return bool(failed)
+
+
+def _how_far(configs: Sequence[RunConfig], store: RunStore) -> str:
+    """How much of a plan is done, and what the rest takes at the rate of what is done."""
+    done = [run for cfg in configs if (run := store.find(cfg)) is not None]
+    whole, flops = sum(map(run_flops, configs)), sum(run_flops(run.config) for run in done)
+    share = flops / whole if whole else 1.0
+    line = f"plan       {len(done)} of {len(configs)} runs, {100 * share:.1f} % of its FLOPs"
+    if not 0 < share < 1:
+        return line
+    hours = sum(run.summary["seconds"] for run in done) / 3600 * (1 - share) / share
+    return f"{line}; about {hours:.1f} core-hours are left"
 
 
 def _grids(name: str, whole: plans.Plan, profile: str) -> list[Grid]:

@@ -24,7 +24,7 @@ import pydantic
 import yaml
 
 from lib.base import files
-from lib.base.errors import one_line
+from lib.base.errors import DiskFull, one_line
 from lib.base.machine import provenance
 from lib.base.parameters import PROFILES
 from lib.config import RunConfig
@@ -159,8 +159,7 @@ class Outputs:
 
     def runs(self, profile: str, notebook: str) -> Ran:
         """From the plan that the notebook noted when it last ran; without one, nothing."""
-        store = RunStore(self.folder / "runs", [self.folder / "records" / profile])
-        self.problems += [line for line in store.problems if line not in self.problems]
+        store, ran = RunStore(self.folder / "runs", [self.folder / "records" / profile]), Ran()
         path = self.folder / "plans" / profile / f"{notebook}.json"
         with self._reading(path, profile, notebook):
             plan = read_plan(path)
@@ -168,8 +167,9 @@ class Outputs:
             runs = [(run.config.train.seed, run.summary["seconds"]) for run in found.values() if run]
             missing = [RunConfig(**plan["runs"][key]) for key, run in found.items() if not run]
             measured = [flops for asked in plan.get("measurements", {}).values() for flops in asked.values()]
-            return Ran([*runs, *((cfg.train.seed, run_flops(cfg) / RATE) for cfg in missing)], len(runs), measured)
-        return Ran()
+            ran = Ran([*runs, *((cfg.train.seed, run_flops(cfg) / RATE) for cfg in missing)], len(runs), measured)
+        self.problems += [line for line in store.problems if line not in self.problems]
+        return ran
 
     def audited(self, profile: str) -> dict[str, Any] | None:
         """What the last audit came to; None where there was none."""
@@ -187,6 +187,8 @@ class Outputs:
             remedy = f"run its notebook again: rm -f outputs/notebooks/{profile}/.{notebook}.done; {again}"
         try:
             yield
+        except DiskFull:
+            raise
         except (OSError, ValueError, csv.Error) as error:
             reason = getattr(error, "strerror", None) or str(error)
             if isinstance(error, pydantic.ValidationError):
@@ -278,7 +280,7 @@ def _need(row: Row, runs: Mapping[tuple[str, str], Ran]) -> str:
     if not row.finding or row.profile == PUBLISHED or row.verdict not in (claims.UNRESOLVED, claims.DISPUTED):
         return ""
     seeds = row.finding.seeds if row.claim.replicates == "seeds" else []
-    return claims.to_settle(row.claim, row.finding, runs[row.profile, row.notebook].seconds(seeds) / 3600)
+    return claims.to_settle(row.claim, row.finding, runs.get((row.profile, row.notebook), Ran()).seconds(seeds) / 3600)
 
 
 def _glances(rows: list[Row]) -> dict[tuple[str, str], collections.Counter[str]]:

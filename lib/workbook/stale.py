@@ -14,13 +14,13 @@ import functools
 import hashlib
 import json
 import platform
-import re
 import shutil
 import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import grimp
+from pydantic.alias_generators import to_snake
 
 import lib
 from lib.base import files
@@ -134,7 +134,7 @@ def imports(notebook: Path) -> set[str] | None:
 def others(imported: set[str] | None) -> set[str]:
     """The notebooks whose parameters a notebook can read: it imports their classes, which are called as they are."""
     classes = [name.rpartition(".")[2] for name in imported or () if ".parameters." in name]
-    return {re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name in classes}
+    return {to_snake(name) for name in classes}
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------

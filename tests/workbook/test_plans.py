@@ -97,7 +97,7 @@ def test_a_plan_that_cannot_be_read_is_set_aside_and_written_anew(tmp_path, caps
     assert read_plan(folder / "a.json") == {} == read_plan(folder / "none.json")
     a_notebook("b", tmp_path).plan({("x",): cfg})
     assert [RunConfig(**fields) for fields in read_plan(folder / "b.json")["runs"].values()] == [cfg]
-    assert capsys.readouterr().out.count("to be written again") == 2
+    assert capsys.readouterr().out.count("its notebook writes it anew") == 2
 
 
 # ---- how much of a plan is there -------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def test_what_a_notebook_measures_is_made_and_packed(tmp_path, monkeypatch, caps
     record = records_alone(tmp_path / "records" / "smoke", tmp_path)
     assert plan.asked and all(one.found(record).measured for one in plan.asked)
     assert records.make(["test_time_saturation"], "smoke", None, 1, outputs=tmp_path) == 0
-    assert "0 runs finished, 0 are left" in capsys.readouterr().out
+    assert "nothing to train" in capsys.readouterr().out
 
 
 def test_what_another_notebook_measures_on_a_run_is_made_too(tmp_path):
