@@ -170,7 +170,8 @@ def ngram_entropy(store: TokenStore, documents: np.ndarray, n: int) -> float:
     for document in documents:
         tokens = store.tokens(document, 0, store.length[document]).astype(np.int64)
         found = max(0, len(tokens) - n + 1)  # n-grams in the document, each as a number of n digits
-        np.add.at(counts, sum(tokens[i : i + found] * size ** (n - 1 - i) for i in range(n)), 1)
+        grams = sum(tokens[i : i + found] * size ** (n - 1 - i) for i in range(n))
+        np.add.at(counts, grams, 1.0)  # as a float numpy is fast
     counts = counts.reshape(-1, size)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     return float(-(counts * np.log(np.where(share > 0, share, 1))).sum() / counts.sum())

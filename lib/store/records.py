@@ -59,16 +59,11 @@ class Curve(Mapping[str, list[Any]]):
     """What one run followed: a column of numbers a quantity, each read when it is asked for, from ``length`` rows of a
     part. Raises InputError for one that cannot be."""
 
-    def __init__(self, part: "Part", start: int, length: int):
-        self._part, self._rows = part, (start, length)
+    def __init__(self, part: "Part", key: str):
+        self._part, self._key = part, key
 
     def __getitem__(self, name: str) -> list[Any]:
-        values = self._part.followed(name).slice(*self._rows)
-        if values.null_count == len(values):
-            raise KeyError(name)
-        if values.null_count:
-            raise InputError(f"{name} is empty in some steps of a run, {RESTORE}")
-        return values.to_pylist()
+        return self._part.followed(self._key, name)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._part.quantities if name in self)
@@ -94,6 +89,8 @@ class Part:
         self._left_out = collections.Counter[str]()
         by = {"runs": ["key"], "curves": ["key"], "measured": ["measurement", "key"]}
         self.places = {table: self._find_places(table, names) for table, names in by.items()}
+        if lost := self.places["curves"].keys() - self.places["runs"].keys():
+            say(f"records: {self._name}: curves of {len(lost)} runs are there that are not in its runs, {RESTORE}")
 
     def _find_places(self, table: str, names: list[str]) -> dict[Names, tuple[int, int]]:
         """Of each run or measurement the first of its rows, and how many lie there together; 0 where others are among
@@ -139,18 +136,26 @@ class Part:
         found = RunConfig(**config)
         if "source" not in config["data"] or not found.data.content or found.key != key:
             raise ValueError("its config is not that of its key")
-        curve = Curve(self, *self.places["curves"].get((key,), (0, 0)))
-        run = RunResult(found, row["status"], _under(SUMMARY, row), curve, _under(MADE, row))
+        run = RunResult(found, row["status"], _under(SUMMARY, row), Curve(self, key), _under(MADE, row))
         check(run)
         return run
 
-    def followed(self, quantity: str) -> "pyarrow.Array":
-        """A column of all runs' curves; raises KeyError where none followed that."""
+    def followed(self, key: str, quantity: str) -> list[Any]:
+        """A column of a run's curve. Raises KeyError where it did not follow that, InputError for a damaged one."""
         if quantity not in self.quantities:
             raise KeyError(quantity)
-        if quantity not in self._columns:
-            self._columns[quantity] = self._tables["curves"].read(columns=[quantity])[quantity].combine_chunks()
-        return self._columns[quantity]
+        try:
+            if quantity not in self._columns:
+                self._columns[quantity] = self._tables["curves"].read(columns=[quantity])[quantity].combine_chunks()
+            values = self._columns[quantity].slice(*self.places["curves"].get((key,), (0, 0)))
+            if 0 < values.null_count < len(values):
+                raise ValueError("some steps are empty")
+        except Exception as error:  # whatever the file of somebody else raises
+            what = f"records: {quantity} of {key}: {first_line(error)}"
+            raise InputError(f"{what}, in {self._name}, {RESTORE}") from None
+        if values.null_count == len(values):
+            raise KeyError(quantity)
+        return cast(list[Any], values.to_pylist())
 
     @functools.cached_property
     def _numbers(self) -> "pyarrow.Table":
@@ -223,7 +228,7 @@ def path_of(folder: Path, table: str, name: str) -> Path:
 
 def of(folder: Path) -> Records:
     """The records of a folder, which are read once: parts do not change. They are read in the order of their names."""
-    names = {path.stem for path in folder.glob("*.parquet/*.parquet")}
+    names = {path.stem for table in TABLES for path in (folder / f"{table}.parquet").glob("[!.]*.parquet")}
     return _records(folder, tuple(sorted(names)))
 
 

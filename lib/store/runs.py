@@ -123,7 +123,7 @@ class RunStore:
         another recipe or cannot be read."""
         results: dict[str, RunResult] = {}
         damaged = []
-        for folder in sorted(self.path.glob("*")):
+        for folder in sorted(self.path.iterdir()) if self.path.is_dir() else []:
             if folder.is_dir() and "." not in folder.name:
                 try:
                     results[folder.name] = read_run(folder)

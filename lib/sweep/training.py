@@ -119,7 +119,8 @@ def missing(configs: Sequence[RunConfig], store: RunStore) -> list[RunConfig]:
 def hours(configs: Sequence[RunConfig], at_once: int) -> float:
     """That these runs, the longest first, take on so many processes. The time is measured, on a step of each shape."""
     shapes = [(cfg.model, cfg.data.context, cfg.train.batch, cfg.train.precision) for cfg in configs]
-    rates = {shape: flops_per_second(cfg) for shape, cfg in dict(zip(shapes, configs, strict=True)).items()}
+    longest = dict(zip(reversed(shapes), reversed(configs), strict=True))
+    rates = {shape: flops_per_second(cfg) for shape, cfg in longest.items()}
     finish = [0.0] * at_once  # when each process would be done
     for shape, cfg in zip(shapes, configs, strict=True):
         finish[finish.index(min(finish))] += run_flops(cfg) / rates[shape]

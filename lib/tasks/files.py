@@ -6,6 +6,7 @@ network.
 """
 
 import ast
+import functools
 import gzip
 import importlib.util
 import re
@@ -176,8 +177,16 @@ def read(task: Task, source: Path | None = None) -> list[Example]:
         return []
     if task.curated:
         return _requests(path)
+    return _of_package(path) if source is None else _examples(path)
+
+
+def _examples(path: Path) -> list[Example]:
     found = [_example(path, number, d) for number, d in _questions(path)]
     return [example for example in found if example is not None]
+
+
+# tasks that differ in what stands in front share a file, and the package does not change
+_of_package = functools.cache(_examples)
 
 
 def _questions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -20,10 +20,11 @@ except ImportError:
     raise ImportError("lm-eval is not installed, run make tasks") from None
 
 from lib.base import seeds
-from lib.base.errors import Checked
+from lib.base.errors import Checked, InputError
+from lib.base.files import UNREADABLE
 from lib.decode.continuations import score
 from lib.decode.generation import Exit, Sampling, generate
-from lib.store.runs import RunStore
+from lib.store.runs import read_run
 from lib.tasks.evaluations import Subject, load
 from lib.tasks.scoring import encode, laid_out, together
 
@@ -126,8 +127,12 @@ class Looped(LM):  # type: ignore[misc]
 
 def _subject(path: Path, tokenizer: str) -> tuple[Subject, str]:
     """The run or checkpoint at ``path``, and the store that it is in."""
+    path = path.resolve()
     if (path / "result.json").exists():
-        return Subject.of_run(RunStore(path.parent).named(path.name).config), str(path.parent)
+        try:
+            return Subject.of_run(read_run(path).config), str(path.parent)
+        except UNREADABLE as error:
+            raise InputError(f"path: the run {path} cannot be read ({error}), restore it or train it again") from None
     return Subject.of_checkpoint(path, tokenizer), ""
 
 

@@ -163,7 +163,7 @@ FORGED = [
     ("curves", lambda table: table.take([*range(1, 12), 0]), f"{FIRST}its curve of 0 rows"),
     ("curves", lambda table: table.take([0, *range(2, 12)]), f"{FIRST}its curve of 5 rows"),
     ("curves", put("loss", -1.0), f"{FIRST}loss is missing in its curve, or negative"),
-    ("curves", put("state_norm", None), f"{FIRST}state_norm is empty in some steps"),
+    ("curves", put("state_norm", None), f"{FIRST}records: state_norm of {small_run().key}: some steps are empty"),
     ("measured", lambda table: table.take([0, 0, 1, 2]), f"{MEASURED}its rows do not belong together"),
     ("measured", put("value", None, EVERY), MEASURED),
     *[("measured", put("case", case, EVERY), MEASURED) for case in (None, "[1]", "[" * 10**5)],
@@ -216,8 +216,6 @@ def test_a_reduced_curve_keeps_its_ends_and_what_was_rarely_measured():
     short = {name: column[:5] for name, column in metrics.items()}
     assert reduced(short)["step"] == [1, 2, 3, 4, 5] and reduced({}) == {}
 
-
-# ---- measured numbers ------------------------------------------------------------------------------------------------
 
 values = st.one_of(st.floats(), st.integers(-(2**53), 2**53), st.booleans(), st.none(), st.text(max_size=5))
 names = st.text(max_size=5).filter(lambda name: "/" not in name)

@@ -190,7 +190,7 @@ def test_the_number_of_loops_is_the_one_asked_for_and_what_cannot_be_asked_is_sa
     own = {"path": str(checkpoint[0]), "tokenizer": str(checkpoint[0] / "tokenizer.json")}
     for asked, says in [
         ({"path": str(tmp_path / "nobody")}, "path: .*nobody does not exist"),
-        ({"path": str(other.rename(other.with_name("renamed")))}, "run: 'renamed' names 0 finished runs"),
+        ({"path": str(other.rename(other.with_name("renamed")))}, "path: the run .*renamed cannot be read"),
         (own | {"tokenizer": "words"}, "tokenizer: words does not exist"),
         (own | {"loops": 3}, "loops: 3 loops over no layer"),
     ]:
