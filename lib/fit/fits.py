@@ -170,20 +170,20 @@ def sharing(draws: Sequence[Mapping[K, Fit]], name: str) -> list[dict[K, Fit]]:
     law = laws.sharing(own[0].law, name, len(own))
     number = np.repeat(np.arange(len(own)), [len(fit.loss) for fit in own])
     inputs = [np.concatenate(some) for some in zip(*(fit.inputs for fit in own), strict=True)]
-    loss = np.array([np.concatenate([fit.loss for fit in fits.values()]) for fits in draws])
+    loss = np.array([np.concatenate([fits[group].loss for group in draws[0]]) for fits in draws])
     problem = Problem.of(law, [*inputs, number], loss, own[0].delta)
     # where each group's parameters stand in those of all [groups, p]
     names = own[0].law.names
     at = np.array([[law.names.index(p if p == name else f"{p} {g}") for p in names] for g in range(len(own))])
-    thetas = np.array([[fit.theta for fit in fits.values()] for fits in draws])  # [draws, groups, p]
+    thetas = np.array([[fits[group].theta for group in draws[0]] for fits in draws])  # [draws, groups, p]
     begin = np.empty((len(draws), len(law.names)))
     begin[:, at] = thetas
     begin[:, law.names.index(name)] = thetas[..., names.index(name)].mean(1)
     found = []
     for fits, theta in zip(draws, minimum(problem, begin, np.arange(len(draws))), strict=True):
         held = laws.hold(own[0].law, **{name: law.params(theta)[name]})
-        of_groups = zip(fits.items(), theta[at], strict=True)
-        found.append({group: dataclasses.replace(one, law=held, theta=of) for (group, one), of in of_groups})
+        of_groups = zip(draws[0], theta[at], strict=True)
+        found.append({group: dataclasses.replace(fits[group], law=held, theta=of) for group, of in of_groups})
     return found
 
 

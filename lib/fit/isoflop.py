@@ -96,9 +96,17 @@ def sizes(configs: list[ModelConfig], seq_len: int | None = None) -> pd.DataFram
 
 def at_width(table: pd.DataFrame, width: float) -> tuple[float, float, float]:
     """n_once, n_rec and FLOPs per token of a family at a width; between the table's widths they are power laws."""
-    logs = np.log(points(columns(table, ["width", "n_once", "n_rec", "flops"])))
-    widths, *rest = logs[:, np.argsort(logs[0])]
-    n_once, n_rec, flops = (math.exp(np.interp(np.log(width), widths, column)) for column in rest)
+    return _interpolated(_logs(table), np.log(width))
+
+
+def _logs(table: pd.DataFrame) -> ndarray:
+    """log width, n_once, n_rec and FLOPs per token [4, widths], from narrow to wide."""
+    found = np.log(points(columns(table, ["width", "n_once", "n_rec", "flops"])))
+    return found[:, np.argsort(found[0])]
+
+
+def _interpolated(logs: ndarray, log_width: float) -> tuple[float, float, float]:
+    n_once, n_rec, flops = (math.exp(np.interp(log_width, logs[0], column)) for column in logs[1:])
     return n_once, n_rec, flops
 
 
@@ -111,18 +119,18 @@ def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dic
     budget = number("budget", budget, POSITIVE)
     if len(table) < 2:
         raise InputError("table: a family needs at least two widths")
-    (widths,) = points(columns(table, ["width"]))
-    narrowest, widest = np.log(widths.min()), np.log(widths.max())
+    logs = _logs(table)
+    narrowest, widest = logs[0].min(), logs[0].max()
 
     def loss(log_width: float) -> float:
-        n_once, n_rec, flops = at_width(table, np.exp(log_width))
+        n_once, n_rec, flops = _interpolated(logs, log_width)
         D = budget / flops
         return float(fit.predict(n_once, n_rec, r, D) if "r" in fit.law.inputs else fit.predict(n_once + n_rec, D))
 
     found = scipy.optimize.minimize_scalar(loss, bounds=(narrowest, widest), method="bounded", options={"xatol": 1e-9})
     if not max(loss(narrowest), loss(widest)) > found.fun * (1 + LEVEL):
         raise InputError("fit: its loss is the same at every width, none is optimal; fit runs of more sizes")
-    n_once, n_rec, flops = at_width(table, np.exp(found.x))
+    n_once, n_rec, flops = _interpolated(logs, found.x)
     return {
         "width": float(np.exp(found.x)),
         "n_once": n_once,

@@ -68,7 +68,7 @@ class Layout:
             raise InputError(f"{head}: it is not {table}, though config.json says that they are one, restore either")
         found = {name: self._ours(name, tensor) for name, tensor in tensors.items() if not name.endswith(spare)}
         # a norm without a gain is one with a gain of one
-        return found | ({"loop_norm.weight": torch.ones(cfg.width)} if cfg.loop_norm == "own" else {})
+        return ({"loop_norm.weight": torch.ones(cfg.width)} if cfg.loop_norm == "own" else {}) | found
 
     def _ours(self, name: str, tensor: Tensor) -> Tensor:
         if name.endswith(".adapter.weight") and tensor.ndim == 2:  # W [h ; e], where ours is W [e ; h]
@@ -614,12 +614,13 @@ def read(path: object, tensors: Tensors, about: About) -> tuple[ModelConfig, Ten
         if isinstance(value, int | float) and abs(value) > MOST:
             raise InputError(f"{field}: {value!s:.80} is no size of a model, restore the config.json of {path}")
     for whose, layout in LAYOUTS.items():
-        if layout.tensor in tensors or about.get("model_type", layout) == layout.here.get("model_type"):
+        known = layout.here.get("model_type")
+        if layout.tensor in tensors or (known is not None and about.get("model_type") == known):
             try:
                 cfg = layout.config(about, tensors)
                 return cfg, layout.tensors(cfg, tensors), layout.names(cfg)
             except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError) as error:
                 # what no field is asked for
                 raise InputError(f"path: {path} is no {whose} ({error!r:.120}), restore its config.json") from None
-    known = " or ".join((", ".join([*LAYOUTS][:-1]), [*LAYOUTS][-1]))
-    raise InputError(f"path: {path} carries no config of ours and is not in the layout of {known}, give one of them")
+    names = " or ".join((", ".join([*LAYOUTS][:-1]), [*LAYOUTS][-1]))
+    raise InputError(f"path: {path} carries no config of ours and is not in the layout of {names}, give one of them")

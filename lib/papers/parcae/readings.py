@@ -82,7 +82,8 @@ def growths(runs: pd.DataFrame, seeds: Sequence[int]) -> dict[str, list[float]]:
     at the same end, or a seed has not both."""
     fewest, low, high = runs.loc[runs["mean_loops"] > 1, "mean_loops"].min(), runs["budget"].min(), runs["budget"].max()
     each = pd.concat({seed: optima(own).set_index("budget") for seed, own in runs.groupby("seed")}, names=["seed"])
-    first, last = (each.xs(budget, level="budget").reindex([*seeds]) for budget in (low, high))
+    first, last = (each[each.index.get_level_values("budget") == budget] for budget in (low, high))
+    first, last = (some.droplevel("budget").reindex([*seeds]) for some in (first, last))
     same_end = (first["mean_loops"] == last["mean_loops"]) & first["inside"].ne(True) & last["inside"].ne(True)
     rise = np.log2(last["mean_loops"] / first["mean_loops"]) / np.log2(high / low)
     return {

@@ -234,8 +234,16 @@ def explosion_rates(states: pd.DataFrame) -> pd.DataFrame:
     # beyond ten octaves a norm has exploded, and by how much says nothing
     grown = (norms.max(axis=1) / norms[0]).apply(np.log2).clip(upper=10.0).unstack("lr")
     octaves = np.log2(grown.columns.to_numpy(float))
-    found = grown.cummax(axis=1).apply(lambda row: np.interp(1.0, row, octaves), axis=1).unstack("rule")
+    found = grown.apply(lambda row: _first_doubling(octaves, row.to_numpy()), axis=1).unstack("rule")
     return found.where((grown.max(axis=1) >= 1).unstack("rule").any(axis=1), axis=0)
+
+
+def _first_doubling(octaves: np.ndarray, grown: np.ndarray) -> float:
+    """The rate at which what has ``grown`` at those of ``octaves`` first passes 1."""
+    if not (grown >= 1).any():
+        return float(octaves[-1])
+    i = int((grown >= 1).argmax())
+    return float(np.interp(1.0, grown[i - 1 : i + 1], octaves[i - 1 : i + 1]) if i else octaves[0])
 
 
 def with_intervals(exponents: pd.Series, by: list[str]) -> pd.DataFrame:
