@@ -70,6 +70,7 @@ class Claim:
     short: str = ""
     figure: str = ""
     published_figure: str = ""
+    instead: str = ""
 
     @property
     def margin(self) -> float:

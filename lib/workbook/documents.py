@@ -27,7 +27,9 @@ from lib.workbook import audit, claims, places, plans, verdicts
 from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim
 
 README = places.ROOT / "README.md"
-SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
+SCALE, CLAIMS, VERDICTS, EXPLAINED = (
+    places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts", "explanations")
+)
 CARD = places.RECORDS / "README.md"
 RECORDS = places.RECORDS / "desk"  # whose verdicts are told
 AT_DESK, ON_RUNS = "at desk", "on published runs"
@@ -264,6 +266,24 @@ def heading(name: str) -> tuple[str, str]:
     claim = re.search(r"\*\*Claim\*\* \((.*?)\)[.:]\s", " ".join(text.split()))
     where = re.search(r"(Sec\.|App\.|Figs?\.|Tables?|the figure|the table|Alg\.|Eq\.).*", claim[1] if claim else "")
     return title, where[0] if where else ""
+
+
+# ---- docs/explanations.md ---------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def explanations() -> dict[str, str]:
+    """Claim -> why its verdict is what it is, in Markdown. Headings in a row, each a claim's id, share the text below
+    the last of them."""
+    found: dict[str, str] = {}
+    ids: list[str] = []
+    for part in EXPLAINED.read_text(encoding="utf-8").split("\n## ")[1:]:
+        id, _, text = part.partition("\n")
+        ids.append(id.strip())
+        if text.strip():
+            found |= dict.fromkeys(ids, text.strip())
+            ids = []
+    return found
 
 
 # ---- docs/claims.md --------------------------------------------------------------------------------------------------

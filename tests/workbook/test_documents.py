@@ -60,6 +60,12 @@ def test_plain_text_keeps_its_bars_asterisks_and_angles():
     assert "<td>|x| &lt;= D*/N* for all *, x &gt; 0</td>" in rendered
 
 
+def test_claims_whose_headings_stand_in_a_row_share_an_explanation():
+    told = documents.explanations()
+    assert told["002-one-rate-for-all"] == told["002-rate-law-in-depth"] != told["003-excluded-flops"]
+    assert set(told) <= set(LEDGER) and all(told.values())
+
+
 # ---- verdicts in words
 
 
