@@ -268,7 +268,7 @@ def heading(name: str) -> tuple[str, str]:
     return title, where[0] if where else ""
 
 
-# ---- docs/explanations.md ---------------------------------------------------------------------------------------------
+# ---- docs/explanations.md --------------------------------------------------------------------------------------------
 
 
 @functools.cache
