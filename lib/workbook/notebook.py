@@ -185,19 +185,27 @@ class Notebook(Generic[P]):
         clear_output(wait=True)
         print("\n".join(lines))
 
-    def save(self, figure: Figure, name: str) -> None:
-        """Writes a figure as PNG and PDF with its provenance inside and a JSON beside it, and shows it."""
-        display(self._saved(figure, name))
+    def save(self, figure: Figure, name: str, heading: str = "", n: str = "") -> None:
+        """Writes a figure as PNG and PDF with its provenance inside and a JSON beside it, and shows it.
 
-    def slide(self, draw: Callable[..., Figure], name: str, **parts: tuple[Any, ...]) -> None:
+        heading: what it asks or shows, in words; n: what it is drawn from, the plan's runs and seeds where nothing else
+        is said. The report has both beside it."""
+        display(self._saved(figure, name, heading, n))
+
+    def slide(
+        self, draw: Callable[..., Figure], name: str, heading: str = "", n: str = "", **parts: tuple[Any, ...]
+    ) -> None:
         """``save`` of what ``draw`` returns with every slider where it begins; in JupyterLab, where somebody can move
         them, the figure is shown below its ``sliders``: in an executed copy these would be empty boxes."""
-        picture = self._saved(draw(**{part: at for part, (at, *_) in parts.items()}), name)
+        picture = self._saved(draw(**{part: at for part, (at, *_) in parts.items()}), name, heading, n)
         display(sliders(draw, **parts) if somebody_is_there() else picture)
 
-    def _saved(self, figure: Figure, name: str) -> Image:
+    def _saved(self, figure: Figure, name: str, heading: str, n: str) -> Image:
         """The picture of a figure that has been written."""
-        png = style.save(figure, self.outputs / "figures" / self.profile / name, self._stamp, self.printed)
+        runs = self.planned.runs
+        of_plan = f"{len(runs):,} runs, {_times(len({cfg.train.seed for cfg in runs}), 'seed')}" if runs else ""
+        stamp = {**self._stamp, "heading": heading, "n": n or of_plan}
+        png = style.save(figure, self.outputs / "figures" / self.profile / name, stamp, self.printed)
         return _shown(figure, png.read_bytes())
 
     def verdicts(self, findings: list[claims.Finding]) -> pd.DataFrame:
@@ -283,6 +291,10 @@ def _entry(id: str) -> claims.Claim:
 def _harmless(cell: Any) -> Any:
     """A spreadsheet takes for a formula what begins so and is no number."""
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
+
+
+def _times(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def _shown(figure: Figure, png: bytes) -> Image:

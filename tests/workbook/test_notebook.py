@@ -114,10 +114,11 @@ def test_figures_and_claims_carry_their_provenance(tmp_path):
     figure, axis = plt.subplots()
     axis.plot([1, 2])
     axis.set(xlabel="step", ylabel="loss")
-    assert nb._saved(figure, "a_figure").alt == "Loss against step."
+    assert nb._saved(figure, "a_figure", "Loss falls", "2 points").alt == "Loss against step."
     stamp = json.loads((tmp_path / "figures" / "cpu" / "a_figure.json").read_text())
     assert not plt.fignum_exists(figure.number)  # it has been shown, and would be again at the end of the cell
     assert stamp["parameters"] == given and stamp["notebook"] == "instability" and stamp["alt"] == "Loss against step."
+    assert (stamp["heading"], stamp["n"]) == ("Loss falls", "2 points")
     assert {"commit", "torch", "device", "python"} <= set(stamp)
     finding = nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
     assert finding.provenance["parameters"] == given and "commit" in finding.provenance
