@@ -74,7 +74,7 @@ EACH    := $(JOBS)
 endif
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help env tasks lock reproduce-figures notebooks records audit report site
+.PHONY: help env tasks lock reproduce-figures notebooks records audit report site gallery
 .PHONY: lint test test-precision test-smoke test-long browser mutants truth
 .PHONY: bench lab flash clean distclean
 
@@ -84,6 +84,7 @@ help:
 	@echo 'make audit               trains records drawn at random anew, and compares: to the last digit on a machine of their class'
 	@echo 'make report              writes outputs/report/index.html from what is there; beside it a page a claim, the notebooks, data'
 	@echo 'make site                the report with all its pages as outputs/site/, for GitHub Pages or any server'
+	@echo 'make gallery             copies desk, as it was drawn last, into docs/notebooks/ and docs/gallery/'
 	@echo 'make lab                 starts JupyterLab, for this machine alone, with a token'
 	@echo 'make clean               removes figures, executed notebooks and the report; trained runs stay'
 	@echo 'make distclean           removes .venv and all outputs but the committed records'
@@ -200,6 +201,10 @@ report: $(READY)
 
 site: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.stale import write_report; write_report("$(PROFILE)", True)'
+
+# what docs/ shows of desk, from its outputs
+gallery: $(READY)
+	@exec $(BIN)/python -c 'from lib.workbook.gallery import main; main()'
 
 # desk was recorded on CPUs, and random states are drawn on the device that trains
 ifeq ($(PROFILE),desk)

@@ -24,7 +24,7 @@ from lib.flops import count, run_flops
 from lib.store.result import CURVES, ENDS, FAMILIES, MADE, MADE_BY, MEASURED, SUMMARY, WHO, Column, row_types
 from lib.sweep.cluster import memory_of
 from lib.workbook import audit, claims, places, plans, verdicts
-from lib.workbook.claims import CONTRADICTED, OPEN, REPRODUCED, Claim
+from lib.workbook.claims import CONTRADICTED, INCOMPARABLE, OPEN, REPRODUCED, Claim
 
 README = places.ROOT / "README.md"
 SCALE, CLAIMS, VERDICTS, EXPLAINED = (
@@ -33,6 +33,7 @@ SCALE, CLAIMS, VERDICTS, EXPLAINED = (
 CARD = places.RECORDS / "README.md"
 RECORDS = places.RECORDS / "desk"  # whose verdicts are told
 AT_DESK, ON_RUNS = "at desk", "on published runs"
+SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 
 #: paper -> its notebooks, in the order in which papers are counted: what two ask for is counted with the first
@@ -65,16 +66,12 @@ def documents() -> dict[Path, dict[str, str]]:
     """Document -> the name of a part of it -> the part."""
     every = judged()
     return {
-        README: {
-            "found": found(every),
-            "numbers": in_numbers(every),
-            "audit": audit.told(verdicts.committed(RECORDS)["audit"]),
-            "notebooks": overview(every),
-        },
+        README: {"found": found(every), "numbers": in_numbers(every), "notebooks": overview(every)},
         CLAIMS: {"claims": entries(every)},
         SCALE: scale(),
         VERDICTS: {"columns": _described(verdicts.COLUMNS)},
-        CARD: {name: _described(listed) for name, listed in columns().items()},
+        CARD: {name: _described(listed) for name, listed in columns().items()}
+        | {"audit": audit.told(verdicts.committed(RECORDS)["audit"])},
     }
 
 
@@ -185,33 +182,17 @@ def place(claim: Claim) -> str:
 
 
 def found(every: Judged) -> str:
-    """The twelve most telling verdicts, contradictions first: all that published runs contradict, then what claims
-    marked with a ``short`` statement came to."""
-    lines: dict[str, dict[str, str]] = {}
-    for verdict, where in itertools.product((CONTRADICTED, REPRODUCED), (ON_RUNS, AT_DESK)):
-        for claim, said in every.items():
-            telling = claim.short or (verdict, where) == (CONTRADICTED, ON_RUNS)
-            if telling and where in said and said[where]["verdict"] == verdict:
-                lines.setdefault(claim.id, _line(claim, said[where], where))
-    return table([*lines.values()][:12])
+    """The findings that README tells: claims with a ``short`` statement, with the verdicts of both scales, and where to
+    see more."""
+    return table([_line(claim, said) for claim, said in every.items() if claim.short])
 
 
-def _line(claim: Claim, row: Mapping[str, Any], where: str) -> dict[str, str]:
-    text = escaped(claim.short or claim.statement.removesuffix("."))
-    where = "counted" if claim.replicates == "exact" and where == AT_DESK else where
-    return {
-        "what a paper says": f"[{text}](docs/claims.md#{anchor(claim.id)})",
-        "place": escaped(place(claim)),
-        "verdict": f"{row['verdict']}, {where}",
-        "measured": f"{escaped(number(row))}<br>{escaped(claim.estimand)}; {says(claim)}",
-    }
-
-
-def says(claim: Claim) -> str:
-    """What the number of a claim is where the paper is right."""
-    if claim.kind in ("ordering", "bound"):
-        return "above 0 where the paper is right"
-    return f"the paper: {claim.value:g}" + (f" ± {claim.margin:.2g}" if claim.margin else "")
+def _line(claim: Claim, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    see = [f"[figure](docs/notebooks/{claim.notebook}.ipynb)", f"[claim](docs/claims.md#{anchor(claim.id)})"]
+    if claim.id in explanations():
+        see.append(f"[why](docs/explanations.md#{anchor(claim.id)})")
+    verdicts = {heading: said[at]["verdict"] if at in said else "" for at, heading in SCALES.items()}
+    return {"what the paper says": escaped(claim.short), **verdicts, "see": ", ".join(see)}
 
 
 def anchor(id: str) -> str:
@@ -236,27 +217,30 @@ def in_numbers(every: Judged) -> str:
 
 
 def overview(every: Judged) -> str:
-    """One row a notebook: its file, what it asks and where in which paper the claim stands, and the verdicts of its
-    claims on our runs, and on published ones, in the row of the notebook that reads these."""
+    """One row a notebook: its executed copy, what it asks, whose claim that is, and how many of its claims came out as
+    the paper says: on our runs, and on published ones, in the row of the notebook that reads these too."""
     return table([_of_notebook(paper, name, every) for paper, names in NOTEBOOKS.items() for name in names])
 
 
 def _of_notebook(paper: str, name: str, every: Judged) -> dict[str, str]:
-    title, where = heading(name)
     own = [claim for claim in every if claim.notebook == name]
     on_runs = [claim for claim in every if name in (claim.published, claim.notebook)]
     papers = sorted({claim.paper for claim in own or on_runs}) or [paper]
-    place = ", ".join([*map(authors, papers), where]).removesuffix(", ")
-    said = {
-        at: counted(every[claim][at] for claim in some if at in every[claim])
-        for at, some in ((AT_DESK, own), (ON_RUNS, on_runs))
-    }
     binder = places.binder(name)
     return {
-        "notebook": f"[{name}](notebooks/{name}.ipynb)" + (f", [open in Binder]({binder})" if binder else ""),
-        "question": f"{title} ({place})".removesuffix(" ()"),
-        "verdicts": "; ".join(f"{at}: {what}" for at, what in said.items() if what) or "no claims",
+        "notebook": f"[{name}](docs/notebooks/{name}.ipynb)" + (f", [open in Binder]({binder})" if binder else ""),
+        "what it asks": heading(name)[0],
+        "paper": ", ".join(papers),
+        SCALES[AT_DESK]: _outcome(every[claim][AT_DESK] for claim in own if AT_DESK in every[claim]),
+        SCALES[ON_RUNS]: _outcome(every[claim][ON_RUNS] for claim in on_runs if ON_RUNS in every[claim]),
     }
+
+
+def _outcome(rows: Iterable[Mapping[str, Any]]) -> str:
+    """How many of those that can be judged at this scale came out as the paper says, and how many against it."""
+    of = collections.Counter(row["verdict"] for row in rows if row["verdict"] != INCOMPARABLE)
+    against = f", {of[CONTRADICTED]} contradicted" * bool(of[CONTRADICTED])
+    return f"{of[REPRODUCED]} of {of.total()} reproduced{against}" * bool(of)
 
 
 def heading(name: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from lib.flops import count
 from lib.store import records
 from lib.sweep.measurements import Asked, measure
 from lib.sweep.training import sweep
-from lib.workbook import claims, documents, parameters, places, plans, verdicts
+from lib.workbook import claims, documents, gallery, parameters, places, plans, verdicts
 from lib.workbook.documents import AT_DESK, ON_RUNS, asked, escaped, filled, hours, table
 from tests.cases import Case, squared
 from tests.runs import several
@@ -79,37 +79,26 @@ def of(id, desk="", published="", **changes):
     return dataclasses.replace(ANY, id=id, **changes), {at: one for at, one in said.items() if one["verdict"]}
 
 
-def test_contradictions_come_first_those_of_the_papers_own_runs_before_ours():
-    every = [
-        of("a", desk="reproduced", short="A"),
-        of("b", published="reproduced", short="B"),
-        of("c", desk="contradicted", short="C"),
-        of("d", published="contradicted", statement="D at length."),  # all of these are told
-        of("e", desk="contradicted"),
-        of("f", desk="not resolved", published="not resolved", short="F"),
-        of("g", desk="reproduced", published="contradicted", short="G"),  # told once, by the larger runs
-        of("h", desk="contradicted", short="H", replicates="exact"),
-    ]
-    lines = documents.found(dict(every)).splitlines()[2:]
-    told = [re.fullmatch(r"\| \[(.*?)\].*? \| [^|]* \| (.*?) \| (.*?)<br>.*; .* \|", line).groups() for line in lines]
-    assert told == [
-        ("D at length", "contradicted, on published runs", "2"),
-        ("G", "contradicted, on published runs", "2"),
-        ("C", "contradicted, at desk", "1"),
-        ("H", "contradicted, counted", "1"),
-        ("B", "reproduced, on published runs", "2"),
-        ("A", "reproduced, at desk", "1"),
-    ]
+def test_the_readme_tells_five_findings_that_would_come_out_again():
+    """In at most 20 words each, with a figure, and with the verdicts of both scales."""
+    every = documents.judged()
+    told = [claim for claim in every if claim.short]
+    lines = documents.found(every).splitlines()[2:]
+    assert len(told) == len(lines) == 5
+    for claim, line in zip(told, lines, strict=True):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert cells[0] == claim.short and len(claim.short.split()) <= 20 and claim.figure, claim.id
+        assert cells[1:3] == [every[claim][at]["verdict"] if at in every[claim] else "" for at in (AT_DESK, ON_RUNS)]
+        assert {*cells[1:3]} <= {"reproduced", "contradicted", ""}
+        assert all(row["again"] >= claims.FRAGILE for row in every[claim].values()), claim.id
+        assert ("docs/explanations.md#" in line) == (claim.id in documents.explanations())
 
 
-def test_a_finding_says_what_the_paper_says():
-    said = {
-        "above 0 where the paper is right": {"kind": "bound"},
-        "the paper: 0 ± 0.1": {"kind": "tie", "effect": 0.1},
-        "the paper: 0.47 ± 0.06": {"kind": "value", "value": 0.47, "uncertainty": 0.06, "effect": 0.01},
-        "the paper: 1": {"kind": "value", "value": 1.0, "replicates": "exact"},
-    }
-    assert [documents.says(of("a", **fields)[0]) for fields in said.values()] == [*said]
+def test_the_readme_is_short():
+    lines = documents.README.read_text().splitlines()
+    assert len(lines) <= 120 and max(len(line) for line in lines if not line.startswith("|")) <= 300
+    cells = [cell for line in lines if line.startswith("|") for cell in line.strip("|").split("|")]
+    assert max(len(re.sub(r"\]\(.*?\)", "]", cell).split()) for cell in cells) <= 20
 
 
 def test_claims_are_counted_by_what_judged_them():
@@ -172,7 +161,7 @@ def test_what_is_committed_of_desk_says_the_same_everywhere():
 
 
 def test_the_readme_links_to_binder_where_the_workbook_is_published(tmp_path, monkeypatch):
-    link = "[instability](notebooks/instability.ipynb)"
+    link = "[instability](docs/notebooks/instability.ipynb)"
     published_at("", monkeypatch, tmp_path)
     assert f"| {link} |" in documents.overview({})
     published_at("https://github.com/a/b", monkeypatch, tmp_path)
@@ -193,32 +182,56 @@ def test_where_a_claim_stands_is_read_from_the_first_cell(tmp_path, monkeypatch)
 
 
 def test_a_notebook_has_its_verdicts_and_one_that_reads_published_runs_has_those_on_them():
+    """Counted are those that can be judged at the scale."""
     every = documents.judged()
-    rows = dict(line.split(" | ", 2)[::2] for line in documents.overview(every).splitlines()[2:])
-    told = {name.partition("[")[2].partition("]")[0]: cell.removesuffix(" |") for name, cell in rows.items()}
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in documents.overview(every).splitlines()[2:]
+    ]
+    told = {name[1:].partition("]")[0]: at for name, _, _, *at in rows}
 
     def counted(at, field, name):
-        return documents.counted(said[at] for one, said in every.items() if getattr(one, field) == name and at in said)
+        said = [one[at]["verdict"] for claim, one in every.items() if getattr(claim, field) == name and at in one]
+        judged = sum(verdict != "not comparable at this scale" for verdict in said)
+        text = f"{said.count('reproduced')} of {judged} reproduced"
+        return text + (f", {said.count('contradicted')} contradicted" if "contradicted" in said else "")
 
-    on_runs = counted(ON_RUNS, "notebook", "phi_probes")
-    assert told["phi_probes"] == f"at desk: {counted(AT_DESK, 'notebook', 'phi_probes')}; on published runs: {on_runs}"
+    assert told["phi_probes"] == [counted(at, "notebook", "phi_probes") for at in (AT_DESK, ON_RUNS)]
+    assert "contradicted" in told["phi_probes"][1]
     for name in ("published_runs", "other_groups"):
-        read = counted(ON_RUNS, "published", name)
-        assert told[name] == f"on published runs: {read}" and read != on_runs
-    assert told["generate"] == "no claims" and "claims" not in told["instability"]
+        assert told[name] == ["", counted(ON_RUNS, "published", name)]
+    assert told["generate"] == ["", ""]
 
 
 def test_every_paper_has_a_picture_of_desk_that_says_which_notebook_drew_it():
-    """In README.md and its folder, under the name of the figure."""
-    shown = re.findall(r'<img src="(docs/gallery/.*?)"', documents.README.read_text())
-    assert {ROOT / path for path in shown} == {*(ROOT / "docs" / "gallery").iterdir()}
+    """In docs/gallery.md and its folder, under the name of the figure; README.md shows one more."""
+    shown = re.findall(r"gallery/(\w+\.png)", (ROOT / "docs" / "gallery.md").read_text())
+    (first,) = re.findall(r"!\[.+\]\(docs/gallery/(\w+\.png)\)", documents.README.read_text())
+    assert {*shown, first} == {path.name for path in gallery.PICTURES.iterdir()}
     papers = set()
-    for path in shown:
-        with Image.open(ROOT / path) as image:
+    for name in {*shown, first}:
+        with Image.open(gallery.PICTURES / name) as image:
             stamp = json.loads(image.info["Description"])
-        assert stamp["profile"] == "desk", path
+        assert stamp["profile"] == "desk", name
         papers |= {one.paper for one in LEDGER.values() if stamp["notebook"] in (one.notebook, one.published)}
-    assert papers == documents.cited().keys() and len(shown) == len(papers)
+    assert papers == documents.cited().keys()
+
+
+def test_executed_copies_have_the_committed_verdicts_and_nothing_of_a_machine():
+    every = documents.judged()
+    size = {path.stem: path.stat().st_size for path in gallery.NOTEBOOKS.iterdir()}
+    assert size.keys() == {*plans.names("desk")} and sum(size.values()) < 8e6 and max(size.values()) < 9e5
+    for name in size:
+        text = (gallery.NOTEBOOKS / f"{name}.ipynb").read_text()
+        assert not re.search(r"<script|\"papermill\"|start_time|/(home|root|tmp|work|Users)/", text), name
+        outputs = [one for cell in nbformat.reads(text, 4).cells for one in cell.get("outputs", [])]
+        tables = "".join(one["data"].get("text/html", "") for one in outputs if "data" in one)
+        found = re.findall(r"<th>(\d{3}-[^<]+)</th>\s*<td>([^<]+)</td>", tables)
+        at = ON_RUNS if name in ("published_runs", "other_groups") else AT_DESK
+        field = "published" if at == ON_RUNS else "notebook"
+        said = {
+            claim.id: one[at]["verdict"] for claim, one in every.items() if getattr(claim, field) == name and at in one
+        }
+        assert dict(found) == said, name
 
 
 # ---- what runs cost, and columns
@@ -245,7 +258,7 @@ def test_the_papers_sizes_stay_within_their_limit(plans_once):
 def test_the_readme_and_the_citation_say_how_many_runs_desk_has(parts):
     runs = asked("desk")["key"].nunique()
     readme, citation = (" ".join((ROOT / name).read_text().split()) for name in ("README.md", "CITATION.cff"))
-    assert f"its {runs:,} runs are committed" in readme and f"{runs:,} training runs" in citation
+    assert f"{runs:,} committed training runs" in readme and f"{runs:,} training runs" in citation
     assert parts[documents.SCALE]["desk"].startswith(f"{runs:,} distinct runs")
 
 
