@@ -188,11 +188,17 @@ def found(every: Judged) -> str:
 
 
 def _line(claim: Claim, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    see = [f"[figure](docs/notebooks/{claim.notebook}.ipynb)", f"[claim](docs/claims.md#{anchor(claim.id)})"]
-    if claim.id in explanations():
-        see.append(f"[why](docs/explanations.md#{anchor(claim.id)})")
     verdicts = {heading: said[at]["verdict"] if at in said else "" for at, heading in SCALES.items()}
-    return {"what the paper says": escaped(claim.short), **verdicts, "see": ", ".join(see)}
+    see = f"[claim](docs/claims.md#{anchor(claim.id)}), {_see(claim, 'docs/')}"
+    return {"what the paper says": escaped(claim.short), **verdicts, "see": see}
+
+
+def _see(claim: Claim, docs: str) -> str:
+    """Links to the notebooks that judge a claim, as they were executed, and to why it came out so; ``docs`` is the way
+    to docs/."""
+    links = [f"[{name}]({docs}notebooks/{name}.ipynb)" for name in (claim.notebook, claim.published) if name]
+    why = [f"[why]({docs}explanations.md#{anchor(claim.id)})"] * (claim.id in explanations())
+    return ", ".join([*links, *why])
 
 
 def anchor(id: str) -> str:
@@ -274,15 +280,15 @@ def explanations() -> dict[str, str]:
 
 
 def entries(every: Judged) -> str:
-    """A heading for every paper, below it a line for every claim: what it says, its verdicts, and its page, which is
-    there once make report has written it."""
+    """A heading for every paper, below it a line for every claim: what it says, its verdicts, and where to see more."""
     parts = []
     for paper, some in itertools.groupby(every, lambda claim: claim.paper):
         rows = [
             {
-                "claim": f'<a id="{anchor(claim.id)}"></a>[{claim.id}](../outputs/report/claims/{claim.id}.html)',
+                "claim": f'<a id="{anchor(claim.id)}"></a>{claim.id}',
                 "what the paper says": f"{escaped(claim.statement)} ({escaped(place(claim))})",
                 "verdict": escaped(verdict(every[claim])),
+                "see": _see(claim, ""),
             }
             for claim in some
         ]
