@@ -183,12 +183,19 @@ def place(claim: Claim) -> str:
 
 def found(every: Judged) -> str:
     """The findings that README tells: claims with a ``short`` statement, with the verdicts of both scales, and where to
-    see more."""
-    return table([_line(claim, said) for claim, said in every.items() if claim.short])
+    see more; and from how many they were chosen."""
+    firm = collections.Counter(
+        row["verdict"] for said in every.values() for row in said.values() if (row["again"] or 0) >= claims.FRAGILE
+    )
+    chosen = (
+        f"All chosen after judging, from {firm[REPRODUCED]} reproduced and {firm[CONTRADICTED]} contradicted verdicts "
+        f"that at least {100 * claims.FRAGILE:.0f} % of repeats would give again."
+    )
+    return f"{table([_line(claim, said) for claim, said in every.items() if claim.short])}\n\n{chosen}"
 
 
 def _line(claim: Claim, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    verdicts = {heading: said[at]["verdict"] if at in said else "" for at, heading in SCALES.items()}
+    verdicts = {heading: said[at]["verdict"] if at in said else "no such runs" for at, heading in SCALES.items()}
     see = f"[claim](docs/claims.md#{anchor(claim.id)}), {_see(claim, 'docs/')}"
     return {"what the paper says": escaped(claim.short), **verdicts, "see": see}
 
