@@ -100,7 +100,7 @@ def loss_curves(
     look: dict[str, str],
     x: str = "base learning rate",
 ) -> Figure:
-    """002, Fig. 5: loss against base rate, the mean of the seeds. Each value of the column ``panel`` has a panel, in
+    """002, Fig. 5: loss against base rate, the mean of the seeds and a bar from the least to the largest. Each value of the column ``panel`` has a panel, in
     the colour that ``look`` has for it; each value of ``condition`` has a shade and a marker. The triangle below is the
     parabola's minimum, from ``best_rates``. Of losses so far above the others that the minima could not be seen, the
     value stands at the panel's top."""
@@ -115,8 +115,10 @@ def loss_curves(
         for i, (line, colour, marker) in enumerate(
             zip(lines, shades(look[title], len(lines)), itertools.cycle(LINES), strict=False)
         ):
-            losses = cell[cell[condition] == line].groupby("lr")["loss"].mean()
+            seeds = cell[cell[condition] == line].groupby("lr")["loss"]
+            losses = seeds.mean()
             axis.plot(losses.index, losses, marker + "-", color=colour, ms=3.5)
+            axis.vlines(losses.index, seeds.min(), seeds.max(), color=colour, lw=0.9)
             for lr, loss in losses[losses > most].items():
                 at, coordinates = (lr, 1), ("data", "axes fraction")
                 over = dict(fc="white", ec="none", pad=0.5)  # the line
@@ -133,9 +135,13 @@ def loss_curves(
         handles=[
             Line2D([], [], marker=marker, ms=3.5, color=colour, label=line)
             for line, colour, marker in zip(lines, colours, itertools.cycle(LINES), strict=False)
+        ]
+        + [
+            Line2D([], [], ls="", marker="|", ms=8, color="#6B6B6B", label="range of the seeds"),
+            Line2D([], [], ls="", marker="v", ms=4, color="#6B6B6B", label="best rate"),
         ],
         loc="outside upper center",
-        ncols=len(lines),
+        ncols=len(lines) + 2,
     )
     return figure
 
