@@ -24,6 +24,7 @@ from lib.fit.optimum import DELTA, Problem, huber, minimum, starts
 K = TypeVar("K")  # names of fits
 
 DELTAS = {"huber": DELTA, "squares": np.inf}
+UNITS = "L in nats per token, n parameters, D tokens, T loops"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,31 @@ class Fit:
     inputs: list[ndarray]
     loss: ndarray
     delta: float
+    #: 95 % intervals of parameters, where somebody has them (``between``)
+    intervals: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Five lines: the law, its constants, how well it fits, and which constants it does not tell."""
+        constants = [
+            f"{name} = {value:.4g}"
+            + (" [{:.4g}, {:.4g}]".format(*self.intervals[name]) if name in self.intervals else "")
+            for name, value in self.params.items()
+        ]
+        return "\n".join(
+            [
+                f"{self.law.name} law: {self.law.formula}",
+                f"constants: {', '.join(constants)}" + ", 95 % intervals in brackets" * bool(self.intervals),
+                f"fit: rmse {self.rms_residual:.2g} nats, R2 {self.r2:.4f}, n = {len(self.loss)} losses",
+                f"at a bound: {', '.join(self.at_bound) or 'none'}, open: {', '.join(self.unidentified) or 'none'}",
+                f"units: {UNITS}",
+            ]
+        )
+
+    def between(self, draws: pd.DataFrame) -> "Fit":
+        """The same fit with the 95 % intervals of its parameters, between percentiles of ``bootstrap``'s draws; without
+        one of a parameter whose error is not known."""
+        known = draws.dropna(axis="columns").quantile([0.025, 0.975])
+        return dataclasses.replace(self, intervals={str(name): tuple(known[name]) for name in known})
 
     @cached_property
     def params(self) -> dict[str, float]:

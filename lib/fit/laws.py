@@ -104,7 +104,7 @@ class Law:
     log_terms(p, *inputs) -> the g_j in the order of the amplitudes, 0 for a constant; p maps shape names to values.
     grids: where a coarse search for a start looks, for shapes whose bounds are wider than what occurs. fixed: inputs
     that may be the same in every point; all others have to vary, or the law is not identified. may_be_zero: inputs
-    whose logarithm the law does not take by itself.
+    whose logarithm the law does not take by itself. formula: the law as a fit shows it.
     """
 
     name: str
@@ -115,6 +115,7 @@ class Law:
     grids: dict[str, ndarray] = dataclasses.field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     may_be_zero: tuple[str, ...] = ()
+    formula: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -159,7 +160,7 @@ class Law:
 
 GRID = {"alpha": np.linspace(0.05, 1.0, 12), "beta": np.linspace(0.05, 1.0, 12)}
 
-#: L = E + A N^-alpha + B D^-beta (Hoffmann et al.; 000, Eq. 3)
+#: of Hoffmann et al. (000, Eq. 3)
 CHINCHILLA = Law(
     "Chinchilla",
     ("N", "D"),
@@ -167,6 +168,7 @@ CHINCHILLA = Law(
     {"alpha": EXPONENT, "beta": EXPONENT},
     lambda p, N, D: [-p["alpha"] * np.log(N), -p["beta"] * np.log(D), 0],
     GRID,
+    formula="L = E + A N^-alpha + B D^-beta",
 )
 
 
@@ -187,12 +189,13 @@ def joint(phi: float | None = None) -> Law:
         {"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
         ("n_once",) if phi is None else ("n_once", "r"),
         ("n_once",),  # a fully looped model runs nothing once
+        f"L = E + A (n_once + r^{'phi' if phi is None else f'{phi:g}'} n_rec)^-alpha + B D^-beta",
     )
 
 
 JOINT = joint()
 
-#: the joint law at one D, whose term E holds there: L = E + A (N_once + r^phi N_rec)^-alpha
+#: the joint law at one D, whose term E holds there
 JOINT_AT_ONE_D = Law(
     "joint at one D",
     ("n_once", "n_rec", "r"),
@@ -202,6 +205,7 @@ JOINT_AT_ONE_D = Law(
     {"alpha": GRID["alpha"], "phi": np.linspace(-1, 2, 10)},
     ("n_once",),
     ("n_once",),
+    "L = E + A (n_once + r^phi n_rec)^-alpha",
 )
 
 
@@ -246,10 +250,11 @@ def sharing(law: Law, name: str, groups: int) -> Law:
         {called(shape, g): box for g in range(groups) for shape, box in law.shapes.items()},
         log_terms,
         may_be_zero=(*law.may_be_zero, "group"),
+        formula=law.formula,
     )
 
 
-#: L = E + A N(mu_rec)^-a + B D^-b, N the parameters with all loops unrolled (001, App. "Fitting a Parametric Function")
+#: n_eff: the parameters with all loops unrolled (001, App. "Fitting a Parametric Function")
 PARCAE = Law(
     "Parcae",
     ("n_eff", "D"),
@@ -257,11 +262,12 @@ PARCAE = Law(
     {"a": EXPONENT, "b": EXPONENT},
     lambda p, n_eff, D: [-p["a"] * np.log(n_eff), -p["b"] * np.log(D), 0],
     {"a": np.linspace(0.05, 1.5, 12), "b": np.linspace(0.05, 1.5, 12)},
+    formula="L = E + A n_eff^-a + B D^-b",
 )
 
 RATE = (1e-4, 20.0)
 
-#: L(T) = L_inf + Z exp(-z T), saturating in the test-time loops (001, App. "Choice of Functional Form", a)
+#: saturating in the test-time loops (001, App. "Choice of Functional Form", a)
 SATURATION = Law(
     "saturating exponential",
     ("T",),
@@ -269,6 +275,7 @@ SATURATION = Law(
     {"z": RATE},
     lambda p, T: [0, -p["z"] * T],
     {"z": np.geomspace(0.01, 5, 40)},
+    formula="L = L_inf + Z exp(-z T)",
 )
 
 #: its rivals there: b, c and d
@@ -279,6 +286,7 @@ SHIFTED_POWER = Law(
     {"z": RATE},
     lambda p, T: [0, -p["z"] * np.log(1 + T)],
     {"z": np.geomspace(0.05, 10, 40)},
+    formula="L = L_inf + Z (1 + T)^-z",
 )
 POWER_WITH_FLOOR = Law(
     "power with floor",
@@ -287,6 +295,7 @@ POWER_WITH_FLOOR = Law(
     {"z": RATE},
     lambda p, T: [0, -p["z"] * np.log(T)],
     {"z": np.geomspace(0.05, 10, 40)},
+    formula="L = L_inf + Z T^-z",
 )
 POWER = Law(
     "power",
@@ -295,6 +304,7 @@ POWER = Law(
     {"z": (-5.0, 20.0)},
     lambda p, T: [-p["z"] * np.log(T)],
     {"z": np.linspace(-2, 3, 26)},
+    formula="L = Z T^-z",
 )
 
 
@@ -319,4 +329,5 @@ def unified(gamma: float | None = None) -> Law:
             "gamma": np.array([0.0, 0.5, 1.0, 1.5]),
         },
         () if gamma is None else ("mu_rec",),
+        formula=f"L = E + X n_eff^-x + Y D^-y + Z exp(-z mu_rec^-{'gamma' if gamma is None else f'{gamma:g}'} T)",
     )

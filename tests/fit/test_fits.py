@@ -38,6 +38,17 @@ def test_without_noise_the_truth_is_found():
     assert fit_saturation(T, 3 * T**-0.1, laws.POWER).params == pytest.approx(dict(Z=3, z=0.1), rel=1e-7)
 
 
+def test_a_fit_shows_itself_in_five_lines():
+    arrays, cells = joint_arrays(iso_depth_grid(0.005)), range(116)
+    fit = fit_joint(*arrays)
+    draws = bootstrap(fit_joint, arrays, cells, n=20).assign(E=np.nan)  # whose error is not known, as of one at a bound
+    plain, between = (str(one).splitlines() for one in (fit, fit.between(draws)))
+    assert len(plain) == len(between) == 5 and "[" not in "".join(plain)
+    low, high = np.percentile(draws["phi"], [2.5, 97.5])
+    assert f"phi = {fit.params['phi']:.4g} [{low:.4g}, {high:.4g}]" in between[1] and "E = " in between[1]
+    assert between[1].count("[") == 5 and laws.JOINT.formula in plain[0] and "n = 116" in plain[2]
+
+
 @pytest.mark.parametrize("restarts", [12, pytest.param(500, marks=pytest.mark.long)])
 def test_no_restart_of_scipy_finds_a_better_joint_law(restarts):
     arrays = joint_arrays(iso_depth_grid(0.005))
