@@ -36,6 +36,7 @@ class Parameters(Checked):
     """What every notebook has."""
 
     notebook: ClassVar[str]  # the name of its file, which is the class's in small letters
+    drawn_from: ClassVar[str] = ""  # on its figures in the place of the profile, where they draw no runs of ours
 
     profile: str  # one of PROFILES
     outputs: Annotated[str, Field(min_length=1)] = "outputs"  # folder of all results, from the workbook's root

@@ -109,11 +109,11 @@ def shades(architecture: str, n: int) -> list[ColorType]:
     return [ramp(x) for x in np.linspace(0, 1, n)] if n > 1 else [to_rgb(COLOURS[architecture]) for _ in range(n)]
 
 
-def save(figure: Figure, path: Path, stamp: dict[str, Any], profile: str) -> Path:
-    """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them, all three or none; the profile, and what
-    is said of it, is printed on the figure. The stamp gets ``alt``, what the figure shows in words."""
+def save(figure: Figure, path: Path, stamp: dict[str, Any], printed: str) -> Path:
+    """PNG and PDF with ``stamp`` in their metadata and in a JSON beside them, all three or none; ``printed``, the
+    profile say, stands on the figure. The stamp gets ``alt``, what the figure shows in words."""
     stamp = {**stamp, "alt": described(figure)}
-    figure.supxlabel(f"profile: {profile}", x=0.995, ha="right", fontsize=6, color="#666666")
+    figure.supxlabel(printed, x=0.995, ha="right", fontsize=6, color="#666666")
     text = json.dumps(stamp, sort_keys=True, default=str)
     with files.replacing_together(*(path.with_suffix(kind) for kind in (".json", ".png", ".pdf"))) as (note, png, pdf):
         note.write_text(json.dumps(json.loads(text), indent=1) + "\n", encoding="utf-8")

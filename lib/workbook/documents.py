@@ -9,6 +9,7 @@ puts the tables between their marks, and a test sees that they are up to date.
 import collections
 import functools
 import itertools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,9 +28,7 @@ from lib.workbook import audit, claims, places, plans, verdicts
 from lib.workbook.claims import CONTRADICTED, INCOMPARABLE, OPEN, REPRODUCED, Claim
 
 README = places.ROOT / "README.md"
-SCALE, CLAIMS, VERDICTS, EXPLAINED = (
-    places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts", "explanations")
-)
+SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
 CARD = places.RECORDS / "README.md"
 RECORDS = places.RECORDS / "desk"  # whose verdicts are told
 AT_DESK, ON_RUNS = "at desk", "on published runs"
@@ -119,12 +118,25 @@ def judged() -> Judged:
 def number(row: Mapping[str, Any]) -> str:
     """The number that decided, in words: mean, 95 % interval where there is one and it has a width, unit, whether it is
     fragile; empty where nothing could be measured."""
-    if row["mean"] is None:
+    mean, low, high = (math.nan if row[of] is None else row[of] for of in ("mean", "low", "high"))
+    if math.isnan(mean):
         return ""
-    low, high = row["low"], row["high"]
-    interval = f" [{low:.3g}, {high:.3g}]" if None not in (low, high) and low < high else ""
+    interval = f" [{low:.3g}, {high:.3g}]" if -math.inf < low < high < math.inf else ""
     fragile = ", fragile" if row["again"] is not None and row["again"] < claims.FRAGILE else ""
-    return f"{row['mean']:.3g}{interval} {row['unit']}".strip() + fragile
+    return f"{mean:.3g}{interval} {row['unit']}".strip() + fragile
+
+
+def line(finding: claims.Finding) -> str:
+    """A finding as a notebook prints it: its claim, the verdict, of what, and the number that decided."""
+    told, verdict = number(vars(finding)), finding.verdict
+    if finding.profile == claims.PUBLISHED:
+        of = ON_RUNS
+    else:
+        counted = claims.ledger(places.LEDGER)[finding.id].replicates == "exact"
+        of = "counted" if counted else f"trained at {finding.profile}"
+    if not told and verdict == claims.UNRESOLVED:
+        verdict = "not measured"
+    return f"{finding.id}: {verdict}, {of}{': ' * bool(told)}{told}"
 
 
 def counted(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -274,13 +286,19 @@ def explanations() -> dict[str, str]:
     the last of them."""
     found: dict[str, str] = {}
     ids: list[str] = []
-    for part in EXPLAINED.read_text(encoding="utf-8").split("\n## ")[1:]:
+    for part in places.EXPLAINED.read_text(encoding="utf-8").split("\n## ")[1:]:
         id, _, text = part.partition("\n")
         ids.append(id.strip())
         if text.strip():
             found |= dict.fromkeys(ids, text.strip())
             ids = []
     return found
+
+
+def reason(id: str) -> str:
+    """What ``explanations`` says of a claim at desk and on published runs; nothing where it speaks of neither."""
+    parts = re.split(r"\n\n(?=\*\w[\w ]*, \d{4}-\d\d-\d\d\.\*)", explanations().get(id, ""))
+    return "\n\n".join(part for part in parts if part.startswith(("*Desk", "*Published")))
 
 
 # ---- docs/claims.md --------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import ipywidgets
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import Image, clear_output, display
+from IPython.display import Image, Markdown, clear_output, display
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
@@ -38,6 +38,7 @@ from lib.workbook.plans import Plan
 
 FORMULA = re.compile(r"[=+@\t\r-](?![\d.]+(e[+-]?\d+)?$)")
 P = TypeVar("P", bound=Parameters)
+NAMED = 4  # of the changed parameters, on a figure
 #: columns of a plan
 PLAN = ("runs of", "runs", "missing", "parameters", "FLOPs per token", "tokens per run", "FLOPs")
 
@@ -56,6 +57,8 @@ class Notebook(Generic[P]):
     #: how much of its plan is there, where it draws a part alone, and the values of the parameters that were cut to it
     part: str = ""
     cut_from: dict[str, Any] = dataclasses.field(default_factory=dict)
+    #: the parameters whose values somebody gave, other than the profile's
+    changed: Sequence[str] = ()
     #: what ``start`` put into the kernel's namespace
     filled: Filled = dataclasses.field(default_factory=Filled)
 
@@ -102,16 +105,18 @@ class Notebook(Generic[P]):
             )
         return pd.DataFrame(rows, columns=PLAN).set_index("runs of")
 
-    @property
-    def printed(self) -> str:
-        """On its figures: the profile, how much of its plan is there, and of an addendum how many of the runs are not
-        those of the profile that it adds to."""
+    def printed(self, drawn_from: str = "") -> str:
+        """On its figures: the profile, or what is drawn in its place; how much of the plan is there; of an addendum,
+        how many of the runs are not those of the profile that it adds to; which parameters somebody changed."""
         added = ""
         if base := places.ADDS_TO.get(self.profile):
             theirs = RunStore(self.outputs / "none", [places.RECORDS / base])
             new = sum(theirs.find(cfg) is None for cfg in self.planned.runs)
             added = f"{new} of {len(self.planned.runs)} runs are not {base}'s"
-        return ", ".join(filter(None, [self.profile, self.part, added]))
+        first, more = self.changed[:NAMED], len(self.changed) - NAMED
+        changed = f"changed: {', '.join(first)}{f' and {more} more' * (more > 0)}" if first else ""
+        of = drawn_from or self.parameters.drawn_from or f"profile: {self.profile}"
+        return ", ".join(filter(None, [of, self.part, added, changed]))
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[dict[str, Any]]:
@@ -185,12 +190,13 @@ class Notebook(Generic[P]):
         clear_output(wait=True)
         print("\n".join(lines))
 
-    def save(self, figure: Figure, name: str, heading: str = "", n: str = "") -> None:
+    def save(self, figure: Figure, name: str, heading: str = "", n: str = "", drawn_from: str = "") -> None:
         """Writes a figure as PNG and PDF with its provenance inside and a JSON beside it, and shows it.
 
         heading: what it asks or shows, in words; n: what it is drawn from, the plan's runs and seeds where nothing else
-        is said. The report has both beside it."""
-        display(self._saved(figure, name, heading, n))
+        is said. The report has both beside it. drawn_from: on the figure in the place of the profile, where it draws no
+        runs of the plan."""
+        display(self._saved(figure, name, heading, n, drawn_from))
 
     def slide(
         self, draw: Callable[..., Figure], name: str, heading: str = "", n: str = "", **parts: tuple[Any, ...]
@@ -200,18 +206,28 @@ class Notebook(Generic[P]):
         picture = self._saved(draw(**{part: at for part, (at, *_) in parts.items()}), name, heading, n)
         display(sliders(draw, **parts) if somebody_is_there() else picture)
 
-    def _saved(self, figure: Figure, name: str, heading: str, n: str) -> Image:
+    def _saved(self, figure: Figure, name: str, heading: str, n: str, drawn_from: str = "") -> Image:
         """The picture of a figure that has been written."""
         runs = self.planned.runs
         of_plan = f"{len(runs):,} runs, {_times(len({cfg.train.seed for cfg in runs}), 'seed')}" if runs else ""
         stamp = {**self._stamp, "heading": heading, "n": n or of_plan}
-        png = style.save(figure, self.outputs / "figures" / self.profile / name, stamp, self.printed)
+        png = style.save(figure, self.outputs / "figures" / self.profile / name, stamp, self.printed(drawn_from))
         return _shown(figure, png.read_bytes())
 
-    def verdicts(self, findings: list[claims.Finding]) -> pd.DataFrame:
-        """A table of what was measured and the verdicts."""
-        columns = ["id", "verdict", "second", "mean", "low", "high", "unit"]
-        return pd.DataFrame(map(dataclasses.asdict, findings), columns=columns).set_index("id")
+    def verdicts(self, findings: list[claims.Finding]) -> Markdown:
+        """Prints a line a claim, with the number that decided; returns the reasons of those that are contradicted or
+        absent, as docs/explanations.md has them of desk and of published runs."""
+        from lib.workbook import documents  # which imports much
+
+        reasons: dict[str, list[str]] = {}
+        for finding in findings:
+            print(documents.line(finding))
+            as_told = self.profile == "desk" and not (self.changed or self.part)
+            if as_told and finding.verdict in (claims.CONTRADICTED, claims.ABSENT):
+                reasons.setdefault(documents.reason(finding.id), []).append(f"**{finding.id}**, {finding.verdict}")
+        reasons.pop("", None)
+        told = [f"{'; '.join(whose)}\n\n{reason}" for reason, whose in reasons.items()]
+        return Markdown("\n\n".join([*told, "The rule of each claim is in `params/claims.yaml`."]))
 
     def save_table(self, table: pd.DataFrame, name: str, digits: int = 4) -> pd.DataFrame:
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
@@ -318,9 +334,13 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
         one.filled.take_out(namespace)
     given = parameters.given(kind, namespace, not before, somebody_is_there())
     of_profile = parameters.of_kind(kind, given.get("profile", "desk"))
-    checked = kind(**{**of_profile, **given})
+    checked, unchanged = kind(**{**of_profile, **given}), kind(**{**given, **of_profile})
     files.need_folder(places.ROOT / checked.outputs)
-    print(parameters.told(checked, kind(**{**given, **of_profile})))
+    print(parameters.told(checked, unchanged))
+    passing = ["outputs", "jobs", "max_hours", "train"]
+    changed = [
+        name for name in parameters.changed(checked.model_dump(), unchanged.model_dump(), passing) if name in given
+    ]
     note, cut_from = "", {}
     if isinstance(checked, Computing) and not checked.train:
         whole = checked.model_dump()
@@ -332,7 +352,15 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
     filled = Filled.into(namespace, checked.model_dump())
     os.chdir(places.ROOT)
     style.use_style(checked.profile)
-    return Notebook(kind.notebook, checked, places.ROOT / checked.outputs, part=note, cut_from=cut_from, filled=filled)
+    return Notebook(
+        kind.notebook,
+        checked,
+        places.ROOT / checked.outputs,
+        part=note,
+        cut_from=cut_from,
+        changed=changed,
+        filled=filled,
+    )
 
 
 # ---- sliders ---------------------------------------------------------------------------------------------------------

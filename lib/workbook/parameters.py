@@ -10,7 +10,7 @@ import importlib
 import json
 import re
 import typing
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -186,13 +186,22 @@ def given(kind: type[Parameters], namespace: dict[str, Any], fresh: bool, by_han
     }
 
 
+def changed(own: Mapping[str, Any], of_profile: Mapping[str, Any], passing: Collection[str] = ()) -> dict[str, Any]:
+    """What is other than at the profile, but for what passes: processes, say, change no number."""
+    return {
+        name: value
+        for name, value in own.items()
+        if name in of_profile and of_profile[name] != value and name not in passing
+    }
+
+
 def told(p: Parameters, of_profile: Parameters) -> str:
     """A line that says which parameters hold, in the order of the cell; at desk, which it shows, the changed ones.
     Processes change no number."""
     own, cell = p.model_dump(), shown(type(p))
-    changed = [name for name, value in of_profile.model_dump().items() if own[name] != value and name != "jobs"]
-    named = [name for name in {**cell, **own} if name in changed or (name in cell and p.profile != "desk")]
-    values = [f"{name} {own[name]}{' (changed)' * (name in changed)}" for name in named if name != "profile"]
+    other = changed(own, of_profile.model_dump(), ["jobs"])
+    named = [name for name in {**cell, **own} if name in other or (name in cell and p.profile != "desk")]
+    values = [f"{name} {own[name]}{' (changed)' * (name in other)}" for name in named if name != "profile"]
     return f"{p.profile}: {', '.join(values) or 'as in the parameters cell'}"
 
 

@@ -13,6 +13,7 @@ NOTEBOOKS = ROOT / "notebooks"
 PARAMS = ROOT / "params"
 RECORDS = ROOT / "outputs" / "records"
 LEDGER = PARAMS / "claims.yaml"
+EXPLAINED = ROOT / "docs" / "explanations.md"
 #: a profile that adds to another: it draws that one's runs beside its own
 ADDS_TO = {"addendum": "desk"}
 PYPROJECT = ROOT / "pyproject.toml"

@@ -357,11 +357,7 @@ def command(notebook: str, profile: str, made: Mapping[str, Any]) -> str:
     at_profile = parameters.at_profile(parameters.kind_of(notebook), profile).model_dump()
     known = json.loads(json.dumps(at_profile))  # in JSON, as a finding has them, a width, say, that is a key is text
     given = made.get("parameters", {}) | made.get("cut_from", {})
-    changed = {
-        name: value
-        for name, value in given.items()
-        if name in known and known[name] != value and name not in ("jobs", "max_hours", "outputs")  # no number's cause
-    }
+    changed = parameters.changed(given, known, ["jobs", "max_hours", "outputs"])  # which are no number's cause
     if not changed:
         return f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
     other = shlex.quote(yaml.safe_dump(changed, default_flow_style=True, width=1000).strip())

@@ -4,9 +4,10 @@ A mark beside what was made keeps one checksum of it and of all that it was made
 set back, and copied files bring their own.
 
 A notebook is made from its file and its parameters, and those of the notebooks whose parameters it reads; the modules
-of lib that it imports, directly or not, and the data beside them; the ledger; the installed packages; and the parts of
-the records that its profile draws from, which never change and come and go whole. Its mark is .<name>.done beside its
-executed copy. Nothing that takes long to import is imported before it is known what is stale.
+of lib that it imports, directly or not, and the data beside them; the ledger and its explanations; the installed
+packages; and the parts of the records that its profile draws from, which never change and come and go whole. Its mark
+is .<name>.done beside its executed copy. Nothing that takes long to import is imported before it is known what is
+stale.
 """
 
 import ast
@@ -89,7 +90,7 @@ class Now:
         for name, known in imported.items():
             first = graph.modules if known is None else graph.modules & known
             self.modules[name] = first.union(*map(graph.find_upstream_modules, first))
-            paths = [places.LEDGER]
+            paths = [places.LEDGER, places.EXPLAINED]
             for one in [name, *sorted(others(known))]:
                 paths += [places.NOTEBOOKS / f"{one}.ipynb", *parameters.files(profile, one)]
             paths += [file for module in sorted(self.modules[name]) for file in _files(module)]

@@ -38,7 +38,7 @@ def test_a_saved_figure_carries_its_provenance_its_words_and_its_profile(tmp_pat
     figure, axis = plt.subplots()
     axis.plot([1, 2])
     axis.set(xlabel="step", ylabel="loss")
-    path = style.save(figure, tmp_path / "a", {"commit": "abc"}, "smoke")
+    path = style.save(figure, tmp_path / "a", {"commit": "abc"}, "profile: smoke")
     stamp = json.loads(path.with_suffix(".json").read_text())
     assert stamp == json.loads(Image.open(path).text["Description"]) == {"commit": "abc", "alt": "Loss against step."}
     assert b"abc" in path.with_suffix(".pdf").read_bytes()

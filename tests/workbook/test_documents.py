@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 
 import mistune
@@ -130,6 +131,7 @@ def test_a_number_is_said_in_words():
     assert documents.number(given | {"low": None, "high": None}) == "1 nats"
     assert documents.number(given | {"low": 1.0, "high": 1.0}) == "1 nats"
     assert documents.number(given | {"mean": None}) == ""
+    assert documents.number(given | {"low": -math.inf, "high": math.inf}) == "1 nats"
 
 
 def test_verdicts_are_those_beside_the_records():

@@ -14,7 +14,9 @@ from lib.base.parameters import Computing
 from lib.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from lib.figures import style
 from lib.flops import run_flops
-from lib.workbook import claims, notebook, report
+from lib.papers.isodepth.parameters import PublishedRuns
+from lib.papers.looped_moe.parameters import Generate
+from lib.workbook import claims, documents, notebook, report
 from tests.lines import one_line
 from tests.workbooks import ROOT, a_notebook
 
@@ -56,7 +58,7 @@ def test_a_notebook_starts_at_the_root_with_what_its_parameters_came_to():
     assert nb.parameters == X(**VALUES).replace(lrs=[1e-3, 2.0], max_hours=0.2)
     assert (namespace["lrs"], namespace["max_hours"]) == ([1e-3, 2.0], 0.2)
     assert (nb.name, nb.profile, nb.outputs) == ("x", "cpu", ROOT / "outputs")
-    assert os.getcwd() == str(ROOT) and nb.printed == "cpu"
+    assert os.getcwd() == str(ROOT) and nb.changed == []
 
 
 def test_a_folder_that_cannot_be_written_to_is_one_line_and_changes_nothing():
@@ -106,6 +108,35 @@ def test_a_claim_on_the_papers_own_runs_is_judged_at_the_papers_scale(tmp_path):
         nb.claim_of_published("001-base-state-explodes", [1.0], (0.5, 1.5), "decades")
     with one_line("claim: '000-psi' is not in params/claims.yaml"):
         nb.claim_of_published("000-psi", [1.0], (0.5, 1.5), "psi")
+
+
+def test_a_figure_says_which_parameters_were_changed_or_that_it_draws_others_runs(tmp_path):
+    def stamp(kind, **changes):
+        return notebook.start(kind, {"profile": "desk", "outputs": str(tmp_path), **changes}).printed()
+
+    assert stamp(PublishedRuns) == "published runs"
+    assert stamp(PublishedRuns, accounting="loop") == "published runs, changed: accounting"
+    given = {"run": "a", "prompt": "b", "draw": 3, "top_k": 4, "top_p": 0.5, "temperature": 0.1, "max_hours": 3.0}
+    named = "run, prompt, temperature, top_k and 2 more"
+    assert stamp(Generate, train=True, **given) == f"profile: desk, changed: {named}"
+
+
+def test_verdicts_are_lines_and_the_reasons_of_what_desk_contradicts(tmp_path, capsys):
+    """As docs/explanations.md tells them of desk; at another profile the reasons are others."""
+    low = ("001-looping-beats-fixed-depth-loss", [-0.02, -0.021, -0.022], [1, 2, 3], "nats")
+    none = ("001-isoflop-optimum-above-one", [float("nan")] * 3, [1, 2, 3], "octaves")
+    reason = documents.reason(low[0])
+    assert reason and "cpu, 2026" in documents.explanations()[low[0]] and "cpu, 2026" not in reason
+    for profile in ("desk", "cpu"):
+        nb = a_notebook("looping_isoflop", tmp_path, profile)
+        shown = nb.verdicts([nb.claim(*one) for one in (low, none)])
+        first, second = capsys.readouterr().out.splitlines()
+        assert first.startswith(f"{low[0]}: contradicted, trained at {profile}: -0.021 [")
+        assert second == f"{none[0]}: not measured, trained at {profile}"
+        assert (reason in shown.data) == (profile == "desk")
+    nb = a_notebook("usage_weighted", tmp_path, "desk")
+    nb.verdicts([nb.claim("003-table-of-sizes", [7], [], "rows")])
+    assert capsys.readouterr().out == "003-table-of-sizes: reproduced, counted: 7 rows\n"
 
 
 def test_figures_and_claims_carry_their_provenance(tmp_path):

@@ -169,7 +169,7 @@ def test_a_notebook_starts_with_what_is_there_and_trains_nothing(planned, output
     namespace = asked(outputs, seeds=[1, 2, 3]).model_dump()
     nb = notebook.start(UsageWeighted, namespace)
     assert namespace["seeds"] == [1, 3]
-    assert re.fullmatch(r"smoke, \d+ % of its plan", nb.printed)
+    assert re.fullmatch(r"profile: smoke, \d+ % of its plan, changed: seeds", nb.printed())
     nb.save_table(pd.DataFrame({"x": [1]}), "a")
     made = json.loads((outputs / "tables" / "smoke" / "a.json").read_text())
     assert made["parameters"]["seeds"] == [1, 3] and made["cut_from"] == {"seeds": [1, 2, 3]}

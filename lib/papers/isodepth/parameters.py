@@ -132,6 +132,8 @@ class DeltaPhiLeague(ComparedGrid):
 class PublishedRuns(Parameters):
     """000 judged on the runs that its authors published: nothing is trained."""
 
+    drawn_from = "published runs"
+
     accounting: str
     resamples: Positive
     seed: int

@@ -8,6 +8,8 @@ from lib.base.parameters import Parameters, Positive, Training
 
 
 class OtherGroups(Parameters):
+    drawn_from = "published runs"
+
     resamples: Positive
     seed: int
 
