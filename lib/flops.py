@@ -1,4 +1,4 @@
-"""What a model costs: parameters and FLOPs per token, from the config alone. Nothing is built.
+"""What a model costs: parameters and FLOPs per token, from the config alone. No weights are made.
 
 A matmul weight costs 2 FLOPs a token forward and 4 backward. Honest counts are the matmuls a forward pass needs: the
 injection's B e once, the head once, attention over the full square of positions (also where a window masks it), k
@@ -11,9 +11,9 @@ import functools
 
 import numpy as np
 
-from lib.base.errors import InputError
 from lib.config import ModelConfig, RunConfig
 from lib.model import depth
+from lib.model.injection import Injection, weightless
 from lib.model.layers import GATE_CHANNELS
 
 
@@ -74,8 +74,8 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     recur = layers[cfg.prelude : cfg.prelude + cfg.recur]
     once = layers[: cfg.prelude] + layers[cfg.prelude + cfg.recur :]
 
-    inject_once, inject_loop, inject_other = _injection(cfg)
-    injection = inject_once + inject_loop + inject_other
+    inject = weightless(cfg)
+    cost, injection = inject.cost(), sum(weight.numel() for weight in inject.parameters())
     readout = d * d if cfg.readout else 0
     loop_norm = norm * (cfg.loop_norm == "own")
     exit_gate = (d + 1) * cfg.exit_gate
@@ -89,17 +89,16 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     n_once_stored = n_once + sum(layer.stored - layer.matmuls for layer in once)
     n_rec_stored = n_rec + sum(layer.stored - layer.matmuls for layer in recur)
     n_params = n_embedding + n_once_stored + n_rec_stored
-    per_loop_only = inject_other if cfg.injection == "hyper-connections" else 0  # each loop has, and uses, its own
+    per_loop_only = injection if inject.per_loop else 0  # each loop has, and uses, its own
     n_active = tables + n_once + r * (n_rec - per_loop_only) + per_loop_only
 
     no_grad, grad = depth.DepthRule(cfg).expected()
     attention = 4 * S * d  # forward, per layer use: q k^T and p v, 2 S d each
-    lanes = 2 * d * (cfg.lanes**2 + cfg.lanes) if cfg.injection == "hyper-connections" else 0  # alpha . l and M l
-    per_pass = 2 * (sum(layer.matmuls for layer in once) + inject_once + readout + table) + len(once) * attention
-    per_loop = 2 * (sum(layer.matmuls for layer in recur) + inject_loop) + lanes + len(recur) * attention
+    per_pass = 2 * (sum(layer.matmuls for layer in once) + cost.once + readout + table) + len(once) * attention
+    per_loop = 2 * (sum(layer.matmuls for layer in recur) + cost.loop) + cost.flops + len(recur) * attention
 
     n, k = (int(x) for x in depth.split(np.array(r), cfg.max_backprop_loops))
-    published = functools.partial(_published, cfg, S, once, recur, table, n_params, n_active)
+    published = functools.partial(_published, cfg, S, inject, once, recur, table, n_params, n_active)
     training, forward = published(passes=6, looped=2 * n + 6 * k), published(passes=2, looped=2 * r)
     around = cfg.recur and (cfg.prelude or cfg.coda)
     return Counts(
@@ -143,28 +142,10 @@ def _layer(cfg: ModelConfig, i: int, S: int) -> _Layer:
     return _Layer(matmuls, stored, norms + biases, min(cfg.window(i) or S, S))
 
 
-def _injection(cfg: ModelConfig) -> tuple[int, int, int]:
-    """Parameters of a matmul done once (W e, B e), of one done in every loop (A-bar h, where it is dense), and
-    others."""
-    d, r, K = cfg.width, cfg.mean_loops, cfg.lanes
-    known = {
-        "none": (0, 0, 0),
-        "add": (0, 0, 0),
-        "concat": (d * d, d * d, d * cfg.injection_bias),
-        "concat-identity": (d * d, d * d, d * cfg.injection_bias),
-        "lti": (d * d, 0, 2 * d),  # A_log and dt_bias
-        "orthogonal": (d * d, 0, 2 * d),
-        "boundary": (0, 0, 0),
-        "hyper-connections": (0, 0, r * (K * K + 2 * K)),  # alpha, M and beta of every loop
-    }
-    if cfg.injection not in known:
-        raise InputError(f"injection: {cfg.injection!r} has no FLOPs, give it some in _injection of lib/flops.py")
-    return known[cfg.injection]
-
-
 def _published(
     cfg: ModelConfig,
     S: int,
+    injection: Injection,
     once: list[_Layer],
     recur: list[_Layer],
     table: int,
@@ -182,9 +163,9 @@ def _published(
     table and the core, so that value tables count as matmuls and a tied head does not.
     004: C = 6 N_active D, with the parameters of every executed layer use, tables included."""
     core = sum(layer.matmuls + layer.vectors for layer in recur)
-    inject = {"concat": 2, "concat-identity": 2, "lti": 1, "orthogonal": 1}.get(cfg.injection, 0) * cfg.width**2
-    if cfg.injection == "hyper-connections":
-        inject = (cfg.lanes**2 + 2 * cfg.lanes) * cfg.width
+    inject = injection.cost().once + injection.cost().loop
+    if injection.per_loop:  # each of a loop's numbers is multiplied by a state
+        inject += sum(weight.numel() for weight in injection.parameters()) // cfg.mean_loops * cfg.width
     windows = passes * sum(layer.window for layer in once) + looped * sum(layer.window for layer in recur)
     of_000 = passes * (sum(layer.matmuls + layer.vectors for layer in once) + table)
     of_000 += looped * (core + inject) + 2 * cfg.width * windows

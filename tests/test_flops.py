@@ -13,7 +13,6 @@ from lib.model.depth import DepthRule
 from lib.model.looped import Draw, LoopedLM
 from lib.papers.isodepth.designs import PUBLISHED_SIZES
 from lib.presets import preset
-from tests.lines import one_line
 from tests.models import KINDS, config
 
 # 001, Tables of model definitions and parameter counts; FLOPs from running the authors' code
@@ -169,11 +168,6 @@ def test_an_expected_loop_is_what_training_runs():
         model.hidden(x, draw=Draw(0, step, range(64)))
     # rows that are done are not computed: the work is the mean depth, not the largest
     assert sum(steps) / (20 * 64) == pytest.approx(6, rel=0.05)
-
-
-def test_an_injection_without_flops_is_refused():
-    with one_line("injection: 'gated-add' has no FLOPs", "lib/flops.py"):
-        count(config("additive").model_copy(update={"injection": "gated-add"}))
 
 
 @pytest.mark.parametrize("backprop", [1, 2, "all"])

@@ -10,6 +10,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from lib.config import ModelConfig
 from lib.figures.style import COLUMN, row_of_panels, short
 from lib.flops import count
+from lib.model.injection import weightless
 
 PARTS = {
     "end": "#cfe3f2",
@@ -108,17 +109,8 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     bottom = entry + 0.35
     state = f"state h, $h_0$ = {start.get(cfg.state_init, 'noise')}{lanes}"
     y = injected = _boxes(axis, bottom + 0.2, [(state, "state", 1)])
-    inject: str | None = {
-        "none": None,
-        "boundary": None,  # it stands behind the layers
-        "add": "h + e",
-        "concat": "W [e ; h]" + " + b" * cfg.injection_bias,
-        "concat-identity": "W [e ; h],\ninitially W = [I | 0]",
-        "lti": r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$",
-        "orthogonal": r"$\bar A$ h without its part along $\bar B$ e, + $\bar B$ e",
-        "hyper-connections": r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out",
-    }.get(cfg.injection, cfg.injection)
-    y = _boxes(axis, y, [(inject or "", "injection", inject is not None)])
+    inject = weightless(cfg).formula()
+    y = _boxes(axis, y, [(inject, "injection", bool(inject))])
     y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
     top = _boxes(
         axis,
@@ -134,7 +126,7 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     axis.add_patch(FancyBboxPatch((1.2, bottom), 7.6, y - bottom, **frame))
     if cfg.mean_loops > 1:
         _arrow(axis, (1.5, top - 0.35), (1.5, bottom + 0.5))
-    if inject is not None and cfg.injection != "hyper-connections":
+    if inject and cfg.injection != "hyper-connections":
         _arrow(axis, (8.5, entry - 0.3), (8.5, injected + 0.3))
         axis.text(9.4, entry + 0.1, "e", ha="center", va="center", fontsize=7)
     return y + 0.35

@@ -5,15 +5,21 @@ blocks' input u in loop t, ``merge(h, u, s, prepared, t)`` the next state from t
 and ``driving()`` B-bar, as a vector where they are diagonal, for their spectra. Hyper-connections keep K states, which
 ``spread`` makes and ``pool`` sums; theirs are the only weights that know their loop. t is an int, or a LongTensor [B,
 S] where tokens are in different loops.
+
+A new injection is a class here, its name in ``INJECTIONS`` and in ``ModelConfig.injection``, and nothing elsewhere:
+what the rest of lib asks of it (``ROLES``, ``per_loop``, ``cost``, ``formula``) it inherits or says itself.
+docs/recipes.md writes one.
 """
 
 import math
 from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lib.base.errors import InputError, first_line
 from lib.config import ModelConfig
 from lib.model.layers import linear
 
@@ -24,12 +30,35 @@ INITIAL_DECAY = math.sqrt(1 / 5)
 Prepared = tuple[Tensor, ...]
 
 
-class NoInjection(nn.Module):
-    """u = h: the state starts from e and never sees it again."""
+class Cost(NamedTuple):
+    """Weights that a token is multiplied by ``once`` in a pass and in every ``loop``, and FLOPs in a loop that are no
+    weight's."""
+
+    once: int = 0
+    loop: int = 0
+    flops: int = 0
+
+
+class Injection(nn.Module):
+    """What every injection has, and what is true of one that does not say otherwise."""
+
+    #: parameter -> its role, which decides its start, its rate and its optimiser (lib/model/parameterisation.py). One
+    #: that is not named is its "own": it starts as __init__ makes it, and AdamW moves it at injection_lr, without decay
+    ROLES: ClassVar[dict[str, str]] = {}
+    #: whether each loop has parameters of its own, so that there are as many loops as in training
+    per_loop: ClassVar[bool] = False
 
     def __init__(self, cfg: ModelConfig):
         super().__init__()
         self.cfg = cfg
+
+    def cost(self) -> Cost:
+        """Every matrix meets every token in every loop."""
+        return Cost(loop=sum(weight.numel() for weight in self.parameters() if weight.ndim == 2))
+
+    def formula(self) -> str:
+        """In the picture of a model; empty where nothing stands before the blocks."""
+        return self.cfg.injection
 
     def spread(self, h: Tensor) -> Tensor:
         return h
@@ -53,23 +82,35 @@ class NoInjection(nn.Module):
         return torch.zeros(1)
 
 
-class Add(NoInjection):
+class NoInjection(Injection):
+    """u = h: the state starts from e and never sees it again."""
+
+    def formula(self) -> str:
+        return ""
+
+
+class Add(Injection):
     """u = h + e. A-bar = I, marginally stable (001, Table 1)."""
 
     def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         (e,) = prepared
         return h + e
 
+    def formula(self) -> str:
+        return "h + e"
+
     def driving(self) -> Tensor:
         return torch.ones(1)
 
 
-class Concat(NoInjection):
+class Concat(Injection):
     """u = W [e ; h] + b, W d x 2d, so that A-bar is W's right half: unconstrained (001, Table 1; 000, Eq. 7; b is
     LoopedLM-P2's).
 
     W e is the same in every loop and computed once.
     """
+
+    ROLES: ClassVar = {"weight": "injection", "bias": "bias"}
 
     def __init__(self, cfg: ModelConfig):
         super().__init__(cfg)
@@ -84,6 +125,14 @@ class Concat(NoInjection):
         (W_e,) = prepared
         return linear(h, self.transition()) + W_e
 
+    def cost(self) -> Cost:
+        return Cost(once=self.driving().numel(), loop=self.transition().numel())
+
+    def formula(self) -> str:
+        if self.cfg.injection == "concat-identity":
+            return "W [e ; h],\ninitially W = [I | 0]"
+        return "W [e ; h]" + " + b" * self.cfg.injection_bias
+
     def transition(self) -> Tensor:
         return self.weight[:, self.cfg.width :]
 
@@ -91,12 +140,14 @@ class Concat(NoInjection):
         return self.weight[:, : self.cfg.width]
 
 
-class LTI(NoInjection):
+class LTI(Injection):
     """Parcae: A = -exp(A_log) diagonal, dt = softplus(dt_bias), and per loop
 
     u = exp(dt A) h + dt (B e): zero-order hold for A, Euler for B (001, Sec. "Block Design").
     Since dt A < 0, the spectral radius of A-bar is below 1 whatever is learned.
     """
+
+    ROLES: ClassVar = {"A_log": "dynamics", "dt_bias": "dynamics", "B": "B"}
 
     def __init__(self, cfg: ModelConfig):
         super().__init__(cfg)
@@ -112,6 +163,12 @@ class LTI(NoInjection):
     def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         decay, dt_B_e = prepared
         return torch.addcmul(dt_B_e, decay, h)
+
+    def cost(self) -> Cost:
+        return Cost(once=self.B.numel())
+
+    def formula(self) -> str:
+        return r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$"
 
     def transition(self) -> Tensor:
         return torch.exp(-F.softplus(self.dt_bias) * torch.exp(self.A_log))
@@ -136,6 +193,9 @@ class Orthogonal(LTI):
         along = (r * to).sum(-1, keepdim=True) / (to.square().sum(-1, keepdim=True) + self.EPS)
         return (r - along * to).to(h.dtype) + j
 
+    def formula(self) -> str:
+        return r"$\bar A$ h without its part along $\bar B$ e, + $\bar B$ e"
+
 
 class Boundary(NoInjection):
     """h <- N(h) + alpha e where a pass ends, N an RMSNorm without gain and alpha a constant (arXiv 2609.19107). The
@@ -152,7 +212,7 @@ class Boundary(NoInjection):
         return torch.full((1,), self.ALPHA)
 
 
-class HyperConnections(NoInjection):
+class HyperConnections(Injection):
     """K lanes l [B, S, K, d], all e at first, mixed with scalars of each loop's own (000, Eq. 9):
 
     u = alpha_t . l;  s = R(u);  l <- M_t l + beta_t (x) (s - u); the coda reads the sum of the lanes.
@@ -163,12 +223,22 @@ class HyperConnections(NoInjection):
     M_t - beta_t alpha_t^T takes the place of M_t.
     """
 
+    ROLES: ClassVar = {"alpha": "lanes", "M": "lanes", "beta": "lanes"}
+    per_loop = True
+
     def __init__(self, cfg: ModelConfig):
         super().__init__(cfg)
         r, K = cfg.mean_loops, cfg.lanes
         self.alpha = nn.Parameter(torch.eye(K)[torch.arange(r) % K])
         self.M = nn.Parameter(torch.eye(K).repeat(r, 1, 1))
         self.beta = nn.Parameter(torch.ones(r, K))
+
+    def cost(self) -> Cost:
+        d, K = self.cfg.width, self.cfg.lanes
+        return Cost(flops=2 * d * (K**2 + K))  # alpha . l and M l
+
+    def formula(self) -> str:
+        return r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out"
 
     def spread(self, h: Tensor) -> Tensor:
         return h[..., None, :].expand(*h.shape[:-1], self.cfg.lanes, h.shape[-1])
@@ -195,7 +265,7 @@ def per_token(f: Callable[..., Tensor], *prepared: Prepared) -> Prepared:
     return tuple(f(*parts) if parts[0].ndim == 3 else parts[0] for parts in zip(*prepared, strict=True))
 
 
-INJECTIONS: dict[str, type[NoInjection]] = {
+INJECTIONS: dict[str, type[Injection]] = {
     "none": NoInjection,
     "add": Add,
     "concat": Concat,
@@ -205,3 +275,31 @@ INJECTIONS: dict[str, type[NoInjection]] = {
     "boundary": Boundary,
     "hyper-connections": HyperConnections,
 }
+
+
+def kind(cfg: ModelConfig) -> type[Injection]:
+    """The class of a model's injection. Raises InputError where there is none, or the model asks too much of it."""
+    if cfg.injection not in INJECTIONS:
+        raise InputError(f"injection: {cfg.injection!r} has no class, name it in INJECTIONS of lib/model/injection.py")
+    found = INJECTIONS[cfg.injection]
+    if found.per_loop and (cfg.depth != "fixed" or cfg.truncates):
+        raise InputError(f"injection: {cfg.injection} is per loop, use depth='fixed', backprop_loops='all'")
+    return found
+
+
+def weightless(cfg: ModelConfig) -> Injection:
+    """A model's injection, whose parameters have shapes and no numbers, tried on a state of that kind. Raises
+    InputError where it does not give states back."""
+    made, shape = kind(cfg), (1, 2, cfg.width)
+    try:
+        with torch.device("meta"):
+            injection, e = made(cfg), torch.empty(shape)
+            h, prepared = injection.spread(e), injection.prepare(e)
+            u = injection.inject(h, prepared, 0)
+            end = injection.pool(injection.merge(h, u, e, prepared, 0))
+    except Exception as error:  # whatever a new class raises
+        raise InputError(f"injection: {made.__name__} of {cfg.injection} fails, {first_line(error)}") from error
+    if not u.shape == end.shape == shape:
+        told = f"{list(u.shape)} and {list(end.shape)} of a state {list(shape)}, return its shape"
+        raise InputError(f"injection: {made.__name__}.inject and pool give {told}")
+    return injection

@@ -28,8 +28,9 @@ from lib.base.distributed import ALONE, Ranks
 from lib.base.errors import InputError
 from lib.config import ModelConfig, TrainConfig
 from lib.model import depth, layouts, parameterisation, weights
+from lib.model import injection as injections
 from lib.model.head import HeadLoss, LossesAndGradient, cross_entropies, fused, losses_and_gradient, softcap
-from lib.model.injection import INJECTIONS, Prepared, per_token
+from lib.model.injection import Prepared, per_token
 from lib.model.layers import Attention, Block, linear, norm, rope_angles
 from lib.model.routing import LayerUse, router_loss
 
@@ -78,7 +79,7 @@ class LoopedLM(nn.Module):
         self.embed_norm = norm(cfg, cfg.embed_norm)
         self.prelude = nn.ModuleList(blocks[: cfg.prelude])
         self.prelude_norm = norm(cfg, cfg.prelude_norm)
-        self.injection = INJECTIONS[cfg.injection](cfg)
+        self.injection = injections.kind(cfg)(cfg)
         self.recur = nn.ModuleList(blocks[cfg.prelude : cfg.prelude + cfg.recur])
         self.loop_norm = norm(cfg, cfg.loop_norm == "own")
         self.exit_gate = nn.Linear(cfg.width, 1) if cfg.exit_gate else None
@@ -169,9 +170,9 @@ class LoopedLM(nn.Module):
             raise InputError(f"loops: {total.min()} is too few, run at least 1")
         if self.cfg.recur == 0 and total.max() > 1:
             raise InputError(f"loops: {total.max()} loops over no layer, this model has recur=0")
-        if self.cfg.injection == "hyper-connections" and total.max() > self.cfg.mean_loops:
+        if self.injection.per_loop and total.max() > self.cfg.mean_loops:
             raise InputError(
-                f"loops: {total.max()} are more than the {self.cfg.mean_loops} that these hyper-connections have "
+                f"loops: {total.max()} are more than the {self.cfg.mean_loops} that these {self.cfg.injection} have "
                 "parameters for, run at most as many"
             )
         return total

@@ -18,10 +18,11 @@ Inits (standard deviations; u is sqrt(2/(5d)), l the effective layers, fan the i
 The readout's orthogonal matrix comes from normal entries, "truncated" ones are orthogonal and come from entries cut at
 2 sigma; "cut normal" are entries cut at 3 sigma themselves. ``uniform-zero`` is uniform with branch outputs of 0.
 
-A value table starts at N(0, 1), the readout C orthogonal at u, [I, 0] as its name says, and norms, dynamics, lanes and
-B as they are made: one, 001's decay, the plain loop, the identity. ``scaled`` is Takase et al.'s; ``parcae`` that of
-001's code in its details, with value gates as torch makes a linear layer; ``uniform`` is 000's App. C.1, ``uniform-
-zero`` nanochat's (003); ``mup`` 004's Table 2, ``normal`` 002's; s = .02 is ours, neither states it.
+A value table starts at N(0, 1), the readout C orthogonal at u, [I, 0] as its name says, and norms, dynamics, lanes, B
+and what is an injection's own as they are made: one, 001's decay, the plain loop, the identity, as its class says.
+``scaled`` is Takase et al.'s; ``parcae`` that of 001's code in its details, with value gates as torch makes a linear
+layer; ``uniform`` is 000's App. C.1, ``uniform-zero`` nanochat's (003); ``mup`` 004's Table 2, ``normal`` 002's; s =
+.02 is ours, neither states it.
 
 Multipliers:
 
@@ -41,6 +42,7 @@ from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.config import ModelConfig, OptimConfig
+from lib.model.injection import INJECTIONS
 
 MUP_WIDTH = 128  # 004, Sec. "Maximal Update Parameterization"
 HYPERP_WIDTH, HYPERP_BATCH = 640, 2**18  # 000, App. D
@@ -56,6 +58,7 @@ HYPERP_TOKENS = {
 BLOCK_MATRICES = ("matrix", "branch output")
 #: what some roles are made as, before any init
 MADE = {"norm": "ones", "bias": "zeros", "dynamics": "001's decay", "lanes": "plain loop", "B": "identity as made"}
+MADE |= {"own": "as made"}  # of an injection that names no role
 HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
 
 
@@ -78,20 +81,13 @@ OF_ENDS = {
     "readout": "readout",
     "exit_gate": "exit gate",
 }
-#: the parameters of an injection -> what they are
-OF_INJECTION = {
-    **{"injection": "injection", "bias": "bias", "B": "B", "A_log": "dynamics", "dt_bias": "dynamics"},
-    **dict.fromkeys(("alpha", "M", "beta"), "lanes"),  # of hyper-connections
-}
 
 
-def role(name: str) -> str:
-    """What a parameter of ``LoopedLM`` is. Raises InputError for one of an injection that has no role."""
+def role(cfg: ModelConfig, name: str) -> str:
+    """What a parameter of ``LoopedLM`` is."""
     top, leaf = name.split(".")[0], name.removesuffix(".weight").split(".")[-1]
     if top == "injection":
-        if name.count(".") > 1 or leaf not in OF_INJECTION:
-            raise InputError(f"{name}: it has no role, give it one in OF_INJECTION of lib/model/parameterisation.py")
-        return OF_INJECTION[leaf]
+        return INJECTIONS[cfg.injection].ROLES.get(name.removeprefix("injection."), "own")
     if top in ("prelude", "recur", "coda"):
         # the gate of an MLP is a matrix
         return "value gate" if name.endswith("attn.gate.weight") else OF_BLOCK.get(leaf, "matrix")
@@ -156,7 +152,7 @@ def _orthogonalized(matrix: Tensor) -> Tensor:
 
 def init(cfg: ModelConfig, name: str, shape: torch.Size) -> Init:
     """The start of one parameter, by the first table above."""
-    what, fan, unit, s = role(name), shape[-1], math.sqrt(2 / (5 * cfg.width)), cfg.init_std
+    what, fan, unit, s = role(cfg, name), shape[-1], math.sqrt(2 / (5 * cfg.width)), cfg.init_std
     always = {role: Init(kind) for role, kind in MADE.items()} | {
         "value table": Init("normal", 1.0),
         "exit gate": Init("normal", 0.0),
@@ -201,7 +197,7 @@ def multipliers(
 
     Raises InputError where HyperP is not told the steps and their tokens.
     """
-    what = role(name)
+    what = role(cfg, name)
     if optim.scaling == "mup" and what in ("head", *HIDDEN):
         return Multipliers(lr=MUP_WIDTH / cfg.width)
     if optim.scaling == "depth-loop" and name.startswith("recur." if cfg.recur else ("prelude.", "coda.")):

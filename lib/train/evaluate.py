@@ -126,8 +126,7 @@ class Followed:
         """``trace loop 1`` and so on: the state's norms on its way through the model. Where nothing is injected, also
         the mean cosines between the increments of loops: ``trace cosine`` of early pairs, ``trace last cosine``."""
         own = self.cfg.model.mean_loops
-        # hyper-connections have no more loops than they are trained with
-        loops = own if self.cfg.model.injection == "hyper-connections" else max(TRACED_LOOPS, own)
+        loops = own if model.injection.per_loop else max(TRACED_LOOPS, own)
         trace = state_trace(model, self._some(model), loops)
         if self.cfg.model.injection == "none":
             cosines = increment_cosines(stream(model, self._some(model)))

@@ -281,7 +281,7 @@ def placements(
             model = LoopedLM(model, seed=None)
     rows = []
     for name, parameter in model.named_parameters():
-        what = role(name)
+        what = role(model.cfg, name)
         by = multipliers(model.cfg, cfg, name, steps, tokens_per_step)
         start = init(model.cfg, name, parameter.shape)
         if of_muon(what, cfg):
@@ -298,6 +298,7 @@ def placements(
                 "injection": cfg.injection_lr,
                 "B": cfg.injection_lr,
                 "dynamics": cfg.injection_lr,
+                "own": cfg.injection_lr,
             }
             optimizer, lr = "adamw", (of_role.get(what) or cfg.lr) * by.lr
             decay = cfg.weight_decay * by.weight_decay if what in BLOCK_MATRICES else 0.0

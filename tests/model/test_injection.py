@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from lib.config import ModelConfig
-from lib.model.injection import INJECTIONS, LTI
+from lib.flops import count
+from lib.model.injection import INJECTIONS, LTI, HyperConnections, Injection
+from tests.lines import one_line
 
 
 def make(**changes):
@@ -107,3 +109,23 @@ def test_what_is_injected_is_a_bar_h_plus_b_bar_e(kind):
 
     expected = times(injection.transition(), h) + times(injection.driving(), e)
     torch.testing.assert_close(injection.inject(h, injection.prepare(e), 0), expected)
+
+
+class Flat(Injection):
+    def inject(self, h, prepared, t):
+        return h.sum(-1)
+
+
+class Crooked(Injection):
+    def inject(self, h, prepared, t):
+        return h + self.gate
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(None, "INJECTIONS"), (Flat, "shape"), (Crooked, "gate"), (HyperConnections, "per loop")]
+)
+def test_an_injection_that_cannot_serve_is_refused_before_anything_is_trained(kind, words, monkeypatch):
+    if kind:
+        monkeypatch.setitem(INJECTIONS, "new", kind)
+    with one_line(words, starts="injection: "):
+        count(config().model_copy(update={"injection": "new"}))

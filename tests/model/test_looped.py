@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from lib.base.errors import InputError
 from lib.config import ModelConfig
 from lib.flops import count
+from lib.model.injection import INJECTIONS
 from lib.model.looped import Draw, LoopedLM, token_losses
 from lib.model.weights import load_strictly
 from tests.conftest import examples
@@ -302,7 +303,8 @@ ANY = every(
 LOOPED = every("recur mean_loops backprop_loops loop_norm exit_gate depth depth_per fill")
 MLPS = [dict(mlp=kind) for kind in ("relu2", "half-relu2", "swiglu")]
 MLPS += [dict(mlp="swiglu", experts=4, active_experts=k) for k in (1, 2)]
-LOOPS = [dict(injection=kind) for kind in ("concat", "concat-identity", "lti", "orthogonal")]
+SPECIAL = ("none", "add", "boundary", "hyper-connections")  # which ask more of a config
+LOOPS = [dict(injection=kind) for kind in INJECTIONS if kind not in SPECIAL]
 LOOPS += [dict(injection="concat", injection_bias=True)]
 LOOPS += [dict(injection="boundary", state_init="prelude", loop_norm="none")]
 LOOPS += [dict(injection="add", state_init="zero"), dict(injection="add", state_init="normal")]

@@ -248,9 +248,3 @@ def test_mup_coordinates_do_not_depend_on_the_width(kind, widest):
 
     assert spread(rule=True).max() < 2.5
     assert (spread(rule=False).max(0) > 5).all()
-
-
-def test_a_parameter_of_an_injection_without_a_role_is_named():
-    """It is not taken for a lane of hyper-connections."""
-    with one_line("has no role", "OF_INJECTION", starts="injection.lanes: "):
-        parameterisation.role("injection.lanes")

@@ -14,6 +14,7 @@ from lib.base.errors import InputError
 from lib.config import Label, ModelConfig, OptimConfig, RunConfig
 from lib.fit.isoflop import sizes
 from lib.flops import count
+from lib.model import injection
 from lib.papers.isodepth.parameters import Extrapolation, IsodepthGrid, IsodepthRuns, PaperGrid
 from lib.papers.shared import budgets
 from lib.presets import head_count, preset
@@ -56,6 +57,8 @@ INJECTIONS: dict[str, dict[str, Any]] = {
     "hyper-connections": {"injection": "hyper-connections"},
     "hyper-connections, as printed": {"injection": "hyper-connections", "lanes_receive": "s"},
 }
+#: others by their own names, with h_0 = e: "lti", "concat", and what is added to lib/model/injection.py
+INJECTIONS |= {name: {"injection": name} for name in injection.INJECTIONS if name not in ("none", "add", *INJECTIONS)}
 
 
 def intervention(name: str, r: int) -> dict[str, Any]:
