@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -318,6 +319,21 @@ class RunConfig(Config):
                 f"optim.name: muonh keeps norms, and {model.init} starts at norm 0, use another model.init",
             ),
         ]
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Self:
+        """The config of a row whose columns are named like ``model.width``, of records or of a frame of runs. What is
+        empty there, or has no column, has its default."""
+        given: dict[str, dict[str, Any]] = {part: {} for part in cls.model_fields}
+        for name, x in row.items():
+            part, _, field = str(name).partition(".")
+            x = x.tolist() if hasattr(x, "tolist") else x  # numpy's numbers and lists
+            if part not in given or x is None or x != x:
+                continue
+            # columns with gaps are of floats, and backprop_loops stands as text where it may be a word
+            whole = x.is_integer() if isinstance(x, float) else name == "model.backprop_loops" and str(x).isdigit()
+            given[part][field] = int(x) if whole else x
+        return cls(**given)
 
     @functools.cached_property
     def content(self) -> str:

@@ -31,13 +31,13 @@ from lib.config import RunConfig
 from lib.store.result import MADE, POINTS, SUMMARY, TABLES, WHO, RunResult, check, row_types, schema
 
 if TYPE_CHECKING:
+    import pandas
     import pyarrow.parquet
 
 Names = tuple[str, ...]  # the key of a run, or the function and the key of a measurement
 Check = Callable[[Any], object]  # raises ValueError for what is not to be believed
 SHOWN = 3  # rows of a table that are left out, each in a line; a last line says that there are more
 RESTORE = f"restore its files in {', '.join(f'{table}.parquet' for table in TABLES)}, or remove them"
-NUMBER_OR_WORD = "model.backprop_loops"  # the one field that may be either, which stands there as text
 WEIGHTS, DIGITS = "weights", 16  # the folder of kept weights, and how much of a digest is in their names
 
 NESTED = "/"  # between the names of a measured number
@@ -127,14 +127,8 @@ class Part:
 
     def _run(self, key: str, start: int, length: int) -> RunResult:
         row = self._rows[start]
-        config: dict[str, dict[str, Any]] = {part: {} for part in RunConfig.model_fields}
-        for name in row_types():
-            value = row.get(name)
-            if value is not None:  # what is empty, or did not exist yet, has its default
-                part, field = name.split(".")
-                config[part][field] = int(value) if name == NUMBER_OR_WORD and value.isdigit() else value
-        found = RunConfig(**config)
-        if "source" not in config["data"] or not found.data.content or found.key != key:
+        found = RunConfig.of_row({name: row.get(name) for name in row_types()})
+        if row.get("data.source") is None or not found.data.content or found.key != key:
             raise ValueError("its config is not that of its key")
         run = RunResult(found, row["status"], _under(SUMMARY, row), Curve(self, key), _under(MADE, row))
         check(run)
@@ -233,6 +227,17 @@ def of(folder: Path) -> Records:
 
 
 _records = functools.lru_cache(maxsize=32)(Records)
+
+
+def table(folder: Path, name: str = "runs") -> "pandas.DataFrame":
+    """One of TABLES of a folder, a run or a measurement once, with the columns of ``RunStore.frame``: ``val_loss`` for
+    ``summary.val_loss``. ``RunConfig.of_row`` makes a row of runs a config again."""
+    import pandas
+
+    parts = [pandas.read_parquet(path) for path in sorted((folder / f"{name}.parquet").glob("[!.]*.parquet"))]
+    by = {"runs": ["key"], "curves": ["key", "step"], "measured": ["measurement", "key", "quantity", "i", "j"]}
+    whole = pandas.concat(parts, ignore_index=True).drop_duplicates(by[name], ignore_index=True)
+    return whole.rename(columns=lambda column: column.removeprefix(SUMMARY))
 
 
 def run_of(case: Mapping[str, Any]) -> str | None:

@@ -9,6 +9,7 @@ puts the tables between their marks, and a test sees that they are up to date.
 import collections
 import functools
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ import yaml
 from lib.config import RunConfig
 from lib.figures.style import short
 from lib.flops import count, run_flops
+from lib.store import records
 from lib.store.result import CURVES, ENDS, FAMILIES, MADE, MADE_BY, MEASURED, SUMMARY, WHO, Column, row_types
 from lib.sweep.cluster import memory_of
 from lib.workbook import audit, claims, places, plans, verdicts
@@ -33,6 +35,19 @@ CARD = places.RECORDS / "README.md"
 RECORDS = places.RECORDS / "desk"  # whose verdicts are told
 AT_DESK, ON_RUNS = "at desk", "on published runs"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
+#: beside the records of these profiles, whose runs notebooks ask for
+INDEX, INDEXED = "index.parquet", ("desk", "addendum", "gpu")
+LEAST_BUDGET = 1e6  # FLOPs; no other number in a label is as large
+INDEX_COLUMNS = [
+    Column("notebook", "text", "one that asks for the run; a run that several ask for has a row with each"),
+    Column("label", "text", "what it calls the run there, as a JSON list: the group, then what sets it apart"),
+    Column("budget", "float", "FLOPs that the label names, as its paper counts; else of the training, by lib/flops.py"),
+    Column("n_params", "int", "parameters, tables among them"),
+    Column("n_once", "int", "parameters that run once in a pass, without tables"),
+    Column("n_rec", "int", "parameters in the loop, without tables, the injection among them"),
+    Column("r", "int", "mean loops in training"),
+    Column("tokens", "int", "tokens that the run is to be trained on"),
+]
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 
 #: paper -> its notebooks, in the order in which papers are counted: what two ask for is counted with the first
@@ -56,7 +71,9 @@ Judged = Mapping[Claim, Mapping[str, Mapping[str, Any]]]
 
 
 def write() -> None:
-    """Puts the parts into their documents."""
+    """Puts the parts into their documents, and the runs' labels and sizes beside the records."""
+    for profile in INDEXED:
+        index(profile).to_parquet(places.RECORDS / profile / INDEX, index=False, compression="zstd")
     for path, parts in documents().items():
         path.write_text(filled(path.read_text(encoding="utf-8"), parts), encoding="utf-8")
 
@@ -325,8 +342,19 @@ def entries(every: Judged) -> str:
 
 
 @functools.cache
+def planned(profile: str) -> list[tuple[str, str, plans.Plan]]:
+    """(paper, notebook, its plan) of every notebook that has parameters at a profile. Takes half a minute."""
+    there = plans.names(profile)
+    return [
+        (paper, name, plans.plan(name, profile))
+        for paper, names in NOTEBOOKS.items()
+        for name in names
+        if name in there
+    ]
+
+
 def asked(profile: str) -> pd.DataFrame:
-    """A row for each run that a notebook asks for; what several ask for has a row with each. Takes half a minute."""
+    """A row for each run that a notebook asks for; what several ask for has a row with each."""
     rows = [
         {
             "paper": paper,
@@ -338,9 +366,8 @@ def asked(profile: str) -> pd.DataFrame:
             "flops": run_flops(cfg),
             "memory": memory_of(cfg),
         }
-        for paper, names in NOTEBOOKS.items()
-        for name in names
-        for cfg in plans.plan(name, profile).runs
+        for paper, name, plan in planned(profile)
+        for cfg in plan.runs
     ]
     return pd.DataFrame(rows)
 
@@ -385,6 +412,34 @@ def _costs(runs: pd.DataFrame, by: str) -> list[dict[str, str]]:
     ]
 
 
+# ---- the records' index ----------------------------------------------------------------------------------------------
+
+
+def index(profile: str) -> pd.DataFrame:
+    """A row for each label under which a notebook asks for a run of the records."""
+    there = {*records.of(places.RECORDS / profile).keys}
+    rows = []
+    for _, notebook, plan in planned(profile):
+        for label, cfg in plan.labels.items():
+            if cfg.key in there:
+                counts = count(cfg.model, cfg.data.context)
+                stated = [x for x in label if isinstance(x, float) and x >= LEAST_BUDGET]
+                rows.append(
+                    {
+                        "key": cfg.key,
+                        "notebook": notebook,
+                        "label": json.dumps(label, default=str),
+                        "budget": stated[0] if stated else run_flops(cfg),
+                        "n_params": counts.n_params,
+                        "n_once": counts.n_once,
+                        "n_rec": counts.n_rec,
+                        "r": cfg.model.mean_loops,
+                        "tokens": cfg.tokens,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
 # ---- columns ---------------------------------------------------------------------------------------------------------
 
 
@@ -399,6 +454,7 @@ def columns() -> dict[str, list[Column]]:
     families = [Column(f"{family}...", "float", says) for family, says in FAMILIES.items()]
     made_by = {one.name: one._replace(name=MADE + one.name) for one in MADE_BY}
     return {
+        "index": [key, *INDEX_COLUMNS],
         "runs": [key, *fields, status, *ends, *made_by.values()],
         "curves": [key, *CURVES, *families],
         "measured": [*MEASURED, *(column for name, column in made_by.items() if name in WHO)],

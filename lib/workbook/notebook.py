@@ -84,6 +84,7 @@ class Notebook(Generic[P]):
         would take on this device is measured by ``sweep``, which says it before it begins."""
         store = self.store
         missing = {cfg.key for cfg in configs.values() if store.find(cfg) is None}
+        self.planned.labels = configs
         self.planned.runs[:] = {cfg.key: cfg.planned for cfg in configs.values()}.values()
         with self._noting() as noted:
             noted["runs"] = {cfg.key: cfg.model_dump(mode="json") for cfg in self.planned.runs}

@@ -17,7 +17,7 @@ from lib.base import files
 from lib.base.errors import InputError, NotThere
 from lib.base.parameters import Computing
 from lib.base.processes import processes
-from lib.config import RunConfig
+from lib.config import Label, RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.sweep.jobs import spell
@@ -30,10 +30,10 @@ P = TypeVar("P", bound=Computing)
 
 @dataclasses.dataclass
 class Plan:
-    """Distinct runs in the notebook's order, and what it measures: function -> key of a case -> its FLOPs, also of what
-    was known only when it ran. ``asked``: what it plans to measure from the first, and may measure of runs that have
-    finished, ready to be measured; ``opened``: keys of runs whose weights it opens; ``parts``: changes to its
-    parameters with which it can be drawn in part; ``seeds``: its lists of seeds."""
+    """Distinct runs in the notebook's order, and what it calls them; what it measures: function -> key of a case -> its
+    FLOPs, also of what was known only when it ran. ``asked``: what it plans to measure from the first, and may measure
+    of runs that have finished, ready to be measured; ``opened``: keys of runs whose weights it opens; ``parts``:
+    changes to its parameters with which it can be drawn in part; ``seeds``: its lists of seeds."""
 
     runs: list[RunConfig] = dataclasses.field(default_factory=list)
     measurements: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
@@ -41,6 +41,7 @@ class Plan:
     opened: set[str] = dataclasses.field(default_factory=set, compare=False)
     parts: list[dict[str, Any]] = dataclasses.field(default_factory=list, compare=False)
     seeds: list[list[int]] = dataclasses.field(default_factory=list, compare=False)
+    labels: dict[Label, RunConfig] = dataclasses.field(default_factory=dict, compare=False)
 
 
 def names(profile: str = "") -> list[str]:

@@ -74,6 +74,10 @@ def test_any_reader_opens_the_tables(tmp_path):
     runs = [made_up(cfg, val_loss=2.0 + cfg.train.seed) for cfg in several(3)]
     records.add(tmp_path, runs, [a_measurement(loss={"1": 2.5, "2": 2.25})])
     table = pd.read_parquet(tmp_path / "runs.parquet")
+    shutil.copy(next((tmp_path / "runs.parquet").iterdir()), tmp_path / "runs.parquet" / "another.parquet")
+    named_alike = RunStore(tmp_path / "none", [tmp_path]).frame()
+    pd.testing.assert_series_equal(records.table(tmp_path)["val_loss"], named_alike["val_loss"])
+    assert {*named_alike} <= {*records.table(tmp_path)} and len(records.table(tmp_path, "curves")) == 18
     assert table["key"].tolist() == [run.key for run in runs] and table["train.seed"].tolist() == [0, 1, 2]
     assert table["summary.val_loss"].tolist() == [2.0, 3.0, 4.0] and table["provenance.device"].tolist() == ["x"] * 3
     curves = pd.read_parquet(tmp_path / "curves.parquet")

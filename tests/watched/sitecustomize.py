@@ -33,12 +33,16 @@ class Precision(importlib.abc.MetaPathFinder):
 
 
 def own(path: object) -> bool:
-    """Whether a path lies in what this workbook made, or in its committed records, but for what explains these and what
-    they say."""
+    """Whether a path lies in what this workbook made, or in its committed records, but for what explains these, who
+    asks for them and what they say."""
     if not isinstance(path, str | os.PathLike):
         return False
     path = os.path.abspath(path)
-    if path.startswith(f"{RECORDS}{os.sep}") and os.path.basename(path) in ("README.md", "verdicts.json"):
+    if path.startswith(f"{RECORDS}{os.sep}") and os.path.basename(path) in (
+        "README.md",
+        "index.parquet",
+        "verdicts.json",
+    ):
         return False
     return isinstance(path, str) and path.startswith(f"{OUTPUTS}{os.sep}")
 
