@@ -136,7 +136,7 @@ def test_the_oracles_floor_is_the_measured_loss_at_mean_loops():
     assert off_oracle.max() < 0.3 * off.min()
     decay = constants["Z"] * np.exp(-constants["z"] / 8 * seen["T"])
     at_mean = seen[seen["T"] == 8].set_index("key")["loss"]
-    assert seen["oracle floor"].to_numpy() == pytest.approx((seen["key"].map(at_mean) + decay).to_numpy())
+    assert seen[[*cells.WAYS][1]].to_numpy() == pytest.approx((seen["key"].map(at_mean) + decay).to_numpy())
 
 
 def test_the_lowest_failing_rate_is_by_seed_and_decades_are_read_there():

@@ -1,16 +1,19 @@
-"""The figures that several notebooks of 001 draw: losses by test-time loops, and what a learning rate does to a run."""
+"""The figures that several notebooks of 001 draw: losses by test-time loops, what a learning rate does to a run, and
+numbers seed by seed."""
 
 import itertools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from lib.figures.style import COLOURS, COLUMN, NAMES, PAGE, doublings_axis, few_decades, rate, shades
+from lib.figures.style import COLOURS, COLUMN, NAMES, PAGE, doublings_axis, few_decades, rate, row_of_panels, shades
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
 #: the looks of the rungs of 001's table of stability, and of samplers; Parcae's variants are shades of its colour
@@ -38,10 +41,13 @@ def ordered(values: Iterable[Any]) -> dict[Any, tuple[ColorType, str]]:
     )
 
 
-def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | None = None) -> Figure:
+def loss_by_depth(
+    panels: dict[str, Any], looks: dict[str, Any], trained: int | None = None, sharey: Literal["row", "none"] = "row"
+) -> Figure:
     """Validation loss against test-time loops T, one column for each title -> losses (variant, seed, T, loss), at every
     T and below once more from LATE on, where all T but the first few lie close together. Each variant has a line
-    through its means over seeds and a dot for each seed. ``trained`` marks mean_loops."""
+    through its means over seeds and a dot for each seed, a little beside those of the others. ``trained`` marks
+    mean_loops."""
     late = {T for losses in panels.values() for T in losses["T"] if T >= LATE}
     starts = [1, LATE] if len(late) > 1 else [1]
     figure, axes = plt.subplots(
@@ -49,26 +55,29 @@ def loss_by_depth(panels: dict[str, Any], looks: dict[str, Any], trained: int | 
         len(panels),
         figsize=(COLUMN if len(panels) == 1 else PAGE, 2.3 * len(starts) + 0.5),
         squeeze=False,
-        sharey="row",
+        sharey=sharey,
     )
     for row, start in zip(axes, starts, strict=True):
         for axis, (title, losses) in zip(row, panels.items(), strict=True):
             shown = losses[losses["T"] >= start]
-            for variant, own in shown.groupby("variant", sort=False):
+            variants, octaves = shown["variant"].nunique(), np.log2(shown["T"].max() / start)
+            beside = 2 ** (0.02 * octaves * (np.arange(variants) - (variants - 1) / 2))
+            for (variant, own), shift in zip(shown.groupby("variant", sort=False), beside, strict=True):
                 colour, marker = looks[variant]
                 mean = own.groupby("T")["loss"].mean()
-                axis.plot(own["T"], own["loss"], marker, color=colour, ms=2.5, alpha=0.6)
-                axis.plot(mean.index, mean, marker + "-", color=colour, mfc="none", ms=4, lw=1, label=str(variant))
+                axis.plot(own["T"] * shift, own["loss"], marker, color=colour, ms=2.5, alpha=0.6)
+                axis.plot(
+                    mean.index * shift, mean, marker + "-", color=colour, mfc="white", ms=4.5, lw=1, label=str(variant)
+                )
+            axis.plot([], [], "o", color="#666666", ms=2.5, label="small: one seed")
             few = {1, 2, 4, 8, 12, 16, 20, 24, 32, 64} & {*shown["T"]}
             doublings_axis(axis, few or shown["T"], "test-time loops T")
             axis.set_title(title if start == 1 else "")
             if trained is not None:
                 axis.axvline(trained, color="#666666", lw=0.8, ls=":", label=r"$T = \mu_{rec}$")
-            if start == 1 and len(panels) > 1:
-                axis.legend()
+            if start == 1:
+                axis.legend(frameon=True, framealpha=1, edgecolor="none")  # it hides the dotted line behind it
         row[0].set_ylabel(f"validation loss{f' from T = {start} on' * (start > 1)}\n(nats per token)")
-    if len(panels) == 1:
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
@@ -81,18 +90,24 @@ def log_axis(axis: Axes, values: pd.Series) -> None:
 
 
 def training_curves(
-    curves: pd.DataFrame, quantities: dict[str, str], reference: dict[str, float], names: dict[str, str] = NAMES
+    curves: pd.DataFrame,
+    quantities: dict[str, str],
+    reference: dict[str, tuple[float, str]],
+    xlabel: str,
+    names: dict[str, str] = NAMES,
+    rates_of: str = "learning rate",
 ) -> Figure:
     """A grid of panels for one seed: one row for each of ``quantities`` (column of ``curves`` -> axis label), one
-    column for each architecture, one line for each learning rate, light where it is low and dark where it is high,
-    the highest dashed. A cross ends a run that diverged, with its step where that is too early for a line. The loss is
-    a running mean over a thirtieth of the run.
+    column for each architecture, one line for each learning rate, broad and light where it is low, thin and dark where
+    it is high, the highest dashed. A cross ends a run that diverged, with its step where that is too early for a line.
+    The loss is a running mean over a thirtieth of the run.
 
-    curves: architecture, lr, status, step and the quantities; reference: a level to draw, by quantity; names: titles of
-    the architectures.
+    curves: architecture, lr, status, step and the quantities; reference: a level to draw, and what it is, by quantity;
+    names: titles of the architectures; rates_of: what the rates are called.
     """
     architectures = list(dict.fromkeys(curves["architecture"]))
     rates = sorted(curves["lr"].unique())
+    breadth = dict(zip(rates, np.linspace(1.7, 0.8, len(rates)), strict=True))  # also lines on one place are seen
     figure, axes = plt.subplots(
         len(quantities),
         len(architectures),
@@ -112,21 +127,23 @@ def training_curves(
                     # the noise of ten runs' batches would hide the lines
                     y = y.rolling(max(1, len(y) // 30), min_periods=1).mean()
                 # two dark shades are nearly one
-                axis.plot(run["step"], y, "--" if lr == rates[-1] else "-", color=colours[lr], label=rate(lr), lw=0.9)
+                axis.plot(
+                    run["step"], y, "--" if lr == rates[-1] else "-", color=colours[lr], label=rate(lr), lw=breadth[lr]
+                )
                 if (run["status"] == "diverged").any():
                     end = (run["step"].iloc[-1], y.iloc[-1])
                     axis.plot(*end, "x", color=colours[lr], ms=4.5, mew=1.2)
                     if row == 0 and end[0] < 0.02 * curves["step"].max():
-                        axis.annotate(f"step {end[0]:.0f}", end, (5, -2), textcoords="offset points", fontsize=6)
+                        axis.annotate(f"step {end[0]:.0f}", end, (5, -2), textcoords="offset points", fontsize=7)
             if quantity in reference:
-                axis.axhline(reference[quantity], color="#666666", lw=0.8, ls=":")
+                axis.axhline(reference[quantity][0], color="#666666", lw=0.8, ls=":")
             axis.set_ylabel(label if column == 0 else "")
             if quantity != "loss":
                 log_axis(axis, curves[quantity])
         axes[0, column].set_title(names[architecture])
-        axes[-1, column].set_xlabel("step")
+        axes[-1, column].set_xlabel(xlabel)
         axes[-1, column].legend(
-            title="learning rate",
+            title=rates_of,
             title_fontsize=7,
             ncols=3,
             loc="upper center",
@@ -135,4 +152,26 @@ def training_curves(
             handlelength=1.2,
             handletextpad=0.4,
         )
+    figure.legend(
+        handles=[
+            Line2D([], [], ls="", marker="x", color="#666666", label="run ended as diverged"),
+            Line2D([], [], ls=":", lw=0.8, color="#666666", label=", ".join(what for _, what in reference.values())),
+        ],
+        loc="outside upper center",
+        ncols=2,
+    )
+    return figure
+
+
+def number_by_number(titles: dict[str, str], groups: dict[str, tuple[pd.DataFrame, pd.Series]], ylabel: str) -> Figure:
+    """A panel for each column -> title, in it each group's column of numbers and what stands for them: a dot a number,
+    in their order, and a bar."""
+    figure, axes = row_of_panels(titles.values(), 2.5, ylabel=ylabel)
+    for axis, column in zip(axes, titles, strict=True):
+        for place, (numbers, middle) in enumerate(groups.values()):
+            across = place + np.linspace(-0.2, 0.2, len(numbers))
+            axis.plot(across, numbers[column], "o", color=_OWN, ms=3 if len(numbers) < 20 else 1.5, mew=0, alpha=0.7)
+            axis.plot(place, middle[column], "_", color="black", ms=22, mew=1.3)
+        axis.set_xticks(range(len(groups)), groups)
+        axis.set_xlim(-0.5, len(groups) - 0.5)
     return figure

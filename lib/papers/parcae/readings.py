@@ -74,6 +74,13 @@ def optima(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["budget", "mean_loops", "stderr", "D", "loss", "inside"])
 
 
+def best_of_others(losses: pd.DataFrame, seed: int) -> Any:
+    """A seed's loss at the loops where that of the other seeds is least in the mean; ``losses`` has a row a seed and a
+    column for each number of loops. A single seed says so alone."""
+    others = (losses.drop(index=seed) if len(losses) > 1 else losses).mean()
+    return losses.at[seed, others.idxmin()] if others.notna().any() else np.nan
+
+
 def growths(runs: pd.DataFrame, seeds: Sequence[int]) -> dict[str, list[float]]:
     """Of each seed's own optima, in octaves: how far the one at the largest budget lies above the fewest loops looped
     with, and how far mean_loops* rises with an octave of the budget, from the least budget to the largest.
