@@ -10,7 +10,6 @@ import collections
 import functools
 import itertools
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -132,39 +131,12 @@ def judged() -> Judged:
     return every
 
 
-def number(row: Mapping[str, Any]) -> str:
-    """The number that decided, in words: mean, 95 % interval where there is one and it has a width, unit, whether it is
-    fragile; empty where nothing could be measured."""
-    mean, low, high = (math.nan if row[of] is None else row[of] for of in ("mean", "low", "high"))
-    if math.isnan(mean):
-        return ""
-    interval = f" [{low:.3g}, {high:.3g}]" if -math.inf < low < high < math.inf else ""
-    fragile = ", fragile" if row["again"] is not None and row["again"] < claims.FRAGILE else ""
-    return f"{mean:.3g}{interval} {row['unit']}".strip() + fragile
-
-
-def line(finding: claims.Finding) -> str:
-    """A finding as a notebook prints it: its claim, the verdict, of what, and the number that decided."""
-    told, verdict = number(vars(finding)), finding.verdict
-    if finding.profile == claims.PUBLISHED:
-        of = ON_RUNS
-    else:
-        counted = claims.ledger(places.LEDGER)[finding.id].replicates == "exact"
-        of = "counted" if counted else f"trained at {finding.profile}"
-    if not told and verdict == claims.UNRESOLVED:
-        verdict = "not measured"
-    return f"{finding.id}: {verdict}, {of}{': ' * bool(told)}{told}"
-
-
-def counted(rows: Iterable[Mapping[str, Any]]) -> str:
-    """How many of them have which verdict, in the order of ``claims.VERDICTS``."""
-    of = collections.Counter(row["verdict"] for row in rows)
-    return ", ".join(f"{of[verdict]} {verdict}" for verdict in claims.VERDICTS if of[verdict])
-
-
 def verdict(said: Mapping[str, Mapping[str, Any]]) -> str:
     """The verdicts of a claim with their numbers; "open" where nothing has judged it."""
-    told = [": ".join(filter(None, [f"{row['verdict']} {where}", number(row)])) for where, row in said.items()]
+    told = [
+        ": ".join(filter(None, [f"{verdicts.outcome(row['verdict'], row['mean'])} {where}", verdicts.number(row)]))
+        for where, row in said.items()
+    ]
     return "; ".join(told) or OPEN
 
 
@@ -224,9 +196,9 @@ def found(every: Judged) -> str:
 
 
 def _line(claim: Claim, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    verdicts = {heading: said[at]["verdict"] if at in said else "no such runs" for at, heading in SCALES.items()}
+    came = {heading: said[at]["verdict"] if at in said else "no such runs" for at, heading in SCALES.items()}
     see = f"[claim](docs/claims.md#{anchor(claim.id)}), {_see(claim, 'docs/')}"
-    return {"what the paper says": escaped(claim.short), **verdicts, "see": see}
+    return {"what the paper says": escaped(claim.short), **came, "see": see}
 
 
 def _see(claim: Claim, docs: str) -> str:
@@ -243,19 +215,25 @@ def anchor(id: str) -> str:
 
 
 def in_numbers(every: Judged) -> str:
-    """How many claims have which verdict: a row for our runs and one for published ones, and how many have both."""
-    counts = {
-        by: collections.Counter(said[by]["verdict"] for said in every.values() if by in said)
-        for by in (AT_DESK, ON_RUNS)
-    }
-    given = [verdict for verdict in claims.VERDICTS if any(count[verdict] for count in counts.values())]
+    """How many claims came to what: a row for what our runs say, one for what is counted without training, and one for
+    published runs; and how many have both."""
+    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for claim, said in every.items():
+        for at, row in said.items():
+            how = "" if at == ON_RUNS else ", counted" if claim.replicates == "exact" else ", trained"
+            counts[at + how][verdicts.outcome(row["verdict"], row["mean"])] += 1
+    given = [outcome for outcome in verdicts.OUTCOMES if any(count[outcome] for count in counts.values())]
     rows = [
-        {"claims judged": by, **{verdict: f"{count[verdict]}" for verdict in given}, "all": f"{count.total()}"}
-        for by, count in counts.items()
+        {
+            "claims judged": by,
+            **{outcome: f"{counts[by][outcome]}" for outcome in given},
+            "all": f"{counts[by].total()}",
+        }
+        for by in sorted(counts, reverse=True)
     ]
     by_so_many = collections.Counter(map(len, every.values()))
-    said = f"There are {len(every)} claims: {by_so_many[2]} are judged by both, {by_so_many[0]} by neither yet."
-    return f"{table(rows)}\n\n{said}"
+    both = f"{by_so_many[2]} are judged by both, {by_so_many[0]} by neither yet"
+    return f"{table(rows)}\n\nThere are {len(every)} claims: {both}."
 
 
 def overview(every: Judged) -> str:
@@ -279,8 +257,9 @@ def _of_notebook(paper: str, name: str, every: Judged) -> dict[str, str]:
 
 
 def _outcome(rows: Iterable[Mapping[str, Any]]) -> str:
-    """How many of those that can be judged at this scale came out as the paper says, and how many against it."""
-    of = collections.Counter(row["verdict"] for row in rows if row["verdict"] != INCOMPARABLE)
+    """How many of those that could be judged at this scale came out as the paper says, and how many against it."""
+    every = [verdicts.outcome(row["verdict"], row["mean"]) for row in rows]
+    of = collections.Counter(one for one in every if one not in (INCOMPARABLE, verdicts.NOT_MEASURED))
     against = f", {of[CONTRADICTED]} contradicted" * bool(of[CONTRADICTED])
     return f"{of[REPRODUCED]} of {of.total()} reproduced{against}" * bool(of)
 

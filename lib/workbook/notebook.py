@@ -32,7 +32,7 @@ from lib.sweep.cluster import Cluster
 from lib.sweep.finished import OfText, Runs, held_out
 from lib.sweep.measurements import Asked, C
 from lib.tasks.evaluations import Evaluation
-from lib.workbook import claims, parameters, places, plans
+from lib.workbook import claims, parameters, places, plans, verdicts
 from lib.workbook.parameters import Filled
 from lib.workbook.plans import Plan
 
@@ -222,7 +222,7 @@ class Notebook(Generic[P]):
 
         reasons: dict[str, list[str]] = {}
         for finding in findings:
-            print(documents.line(finding))
+            print(verdicts.line(vars(finding) | {"claim": finding.id, "replicates": _entry(finding.id).replicates}))
             as_told = self.profile == "desk" and not (self.changed or self.part)
             if as_told and finding.verdict in (claims.CONTRADICTED, claims.ABSENT):
                 reasons.setdefault(documents.reason(finding.id), []).append(f"**{finding.id}**, {finding.verdict}")

@@ -1,12 +1,16 @@
 """Verdicts as data: a row a finding of a judged profile and of the papers' own runs, as JSON, which also says of which
-version they are, what the last audit of the profile's records came to, and what each column means.
+version they are, what the last audit of the profile's records came to, and what each column means. Beside that, how a
+verdict is told in words, on pages, in documents and at the end of make.
 
 ``make report`` writes them beside the report. A copy of them beside desk's records is committed, and is the one source
 of what the documents tell.
 """
 
+import collections
 import json
+import math
 import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,10 @@ from lib.workbook import claims, places
 from lib.workbook.claims import Claim, Finding
 
 NAME = "verdicts.json"
+NOT_MEASURED = "not measured"
+#: what is told of claims, in order: where there is no number it is no verdict
+OUTCOMES = (*claims.VERDICTS[:-1], NOT_MEASURED)
+MANY = 40  # claims, of which make prints a line each
 
 COLUMNS = [
     Column("claim", "text", "the claim's id in params/claims.yaml"),
@@ -90,3 +98,54 @@ def write(
     with files.replacing(path) as draft:
         draft.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return True
+
+
+# ---- in words --------------------------------------------------------------------------------------------------------
+
+
+def outcome(verdict: str, mean: float | None) -> str:
+    """What is told of a verdict on this number: where none could be taken, there was nothing to resolve."""
+    return verdict if verdict == claims.UNJUDGED or math.isfinite(math.nan if mean is None else mean) else NOT_MEASURED
+
+
+def number(row: Mapping[str, Any]) -> str:
+    """The number that decided, in words: mean, 95 % interval where there is one and it has a width, unit, whether it is
+    fragile; empty where nothing could be measured."""
+    mean, low, high = (math.nan if row[name] is None else row[name] for name in ("mean", "low", "high"))
+    if not math.isfinite(mean):
+        return ""
+    interval = f" [{low:.3g}, {high:.3g}]" if math.isfinite(high - low) and low < high else ""
+    fragile = ", fragile" if row["again"] is not None and row["again"] < claims.FRAGILE else ""
+    return f"{mean:.3g}{interval} {row['unit']}".strip() + fragile
+
+
+def counted(rows: Iterable[Mapping[str, Any]]) -> str:
+    """How many of them came to what, in the order of ``OUTCOMES``."""
+    of = collections.Counter(outcome(row["verdict"], row["mean"]) for row in rows)
+    return ", ".join(f"{of[one]} {one}" for one in OUTCOMES if of[one])
+
+
+def place(profile: str, replicates: str) -> str:
+    """Where a claim was judged: what is counted is told apart from what is trained."""
+    counted = ", counted" * (replicates == "exact")
+    return "on published runs" if profile == claims.PUBLISHED else f"at {profile}{counted}"
+
+
+def main(profile: str, notebooks: Collection[str], outputs: Path = places.ROOT / "outputs") -> None:
+    """For the Makefile: prints what these notebooks came to, by the report, a line a claim; of many, one for each paper
+    and place."""
+    rows = [row for row in committed(outputs / "report")["verdicts"] if row["notebook"] in notebooks]
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[f"{row['paper']} {place(row['profile'], row['replicates'])}"].append(row)
+    by_group = [f"verdicts   {where}: {counted(some)}" for where, some in sorted(groups.items())]
+    who = profile if profile in claims.NOT_JUDGED else "what was run"
+    print("\n".join(by_group if len(rows) > MANY else map(line, rows)) or f"verdicts   none: {who} judges nothing")
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """A claim's verdict, its number, and where it was judged, unless that is where its profile trains."""
+    where = place(row["profile"], row["replicates"])
+    after = "" if where == f"at {row['profile']}" else f" ({where})"
+    said = outcome(row["verdict"], row["mean"]).removesuffix(" at this scale")
+    return f"{said:<14} {row['claim']}{': ' * bool(number(row))}{number(row)}{after}"

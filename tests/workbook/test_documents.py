@@ -138,15 +138,19 @@ def test_the_readme_is_short():
 
 
 def test_claims_are_counted_by_what_judged_them():
-    """A verdict that nobody gave has no column."""
+    """What is counted is no training. A verdict that nobody gave has no column, and one without a number is none."""
     every = [of("a", "reproduced", "contradicted"), of("b", "reproduced"), of("c", "", "reproduced"), of("d")]
+    nothing = of("f", "not resolved")
+    nothing[1][AT_DESK]["mean"] = None
+    every += [of("e", "reproduced", replicates="exact"), nothing]
     assert documents.in_numbers(dict(every)).splitlines() == [
-        "| claims judged | reproduced | contradicted | all |",
-        "| --- | --- | --- | --- |",
-        "| at desk | 2 | 0 | 2 |",
-        "| on published runs | 1 | 1 | 2 |",
+        "| claims judged | reproduced | contradicted | not measured | all |",
+        "| --- | --- | --- | --- | --- |",
+        "| on published runs | 1 | 1 | 0 | 2 |",
+        "| at desk, trained | 2 | 0 | 1 | 3 |",
+        "| at desk, counted | 1 | 0 | 0 | 1 |",
         "",
-        "There are 4 claims: 1 are judged by both, 1 by neither yet.",
+        "There are 6 claims: 1 are judged by both, 1 by neither yet.",
     ]
 
 
@@ -161,12 +165,12 @@ def test_papers_are_named_by_their_authors():
 
 def test_a_number_is_said_in_words():
     given = {"mean": 1.0, "low": 0.752, "high": 1.25, "unit": "nats", "again": 0.9}
-    assert documents.number(given) == "1 [0.752, 1.25] nats"
-    assert documents.number(given | {"again": 0.7}) == "1 [0.752, 1.25] nats, fragile"
-    assert documents.number(given | {"low": None, "high": None}) == "1 nats"
-    assert documents.number(given | {"low": 1.0, "high": 1.0}) == "1 nats"
-    assert documents.number(given | {"mean": None}) == ""
-    assert documents.number(given | {"low": -math.inf, "high": math.inf}) == "1 nats"
+    assert verdicts.number(given) == "1 [0.752, 1.25] nats"
+    assert verdicts.number(given | {"again": 0.7}) == "1 [0.752, 1.25] nats, fragile"
+    assert verdicts.number(given | {"low": None, "high": None}) == "1 nats"
+    assert verdicts.number(given | {"low": 1.0, "high": 1.0}) == "1 nats"
+    assert verdicts.number(given | {"mean": None}) == ""
+    assert verdicts.number(given | {"low": -math.inf, "high": math.inf}) == "1 nats"
 
 
 def test_verdicts_are_those_beside_the_records():
@@ -191,7 +195,7 @@ def test_what_is_committed_of_desk_says_the_same_everywhere():
             assert then == json.loads(json.dumps({name: given[name] for name in then})), claim.id
     ours = {row["claim"]: row for row in rows if row["profile"] == "desk"}
     assert ours.keys() == {claim.id for claim in LEDGER.values() if claim.notebook}
-    assert documents.counted(ours.values()) in yaml.safe_load((ROOT / "CITATION.cff").read_text())["abstract"]
+    assert verdicts.counted(ours.values()) in yaml.safe_load((ROOT / "CITATION.cff").read_text())["abstract"]
 
 
 # ---- notebooks and pictures
@@ -227,8 +231,9 @@ def test_a_notebook_has_its_verdicts_and_one_that_reads_published_runs_has_those
     told = {name[1:].partition("]")[0]: at for name, _, _, *at in rows}
 
     def counted(at, field, name):
-        said = [one[at]["verdict"] for claim, one in every.items() if getattr(claim, field) == name and at in one]
-        judged = sum(verdict != "not comparable at this scale" for verdict in said)
+        rows = [one[at] for claim, one in every.items() if getattr(claim, field) == name and at in one]
+        said = [row["verdict"] for row in rows if row["mean"] is not None]
+        judged = len(said) - said.count("not comparable at this scale")
         text = f"{said.count('reproduced')} of {judged} reproduced"
         return text + (f", {said.count('contradicted')} contradicted" if "contradicted" in said else "")
 

@@ -20,17 +20,18 @@ def write(outputs, profile):
     return json.loads(path.read_text(), parse_constant=pytest.fail) if path.exists() else None
 
 
-def test_a_row_is_what_the_finding_and_its_claim_say(tmp_path):
-    """Of findings at cpu of two notebooks, one at smoke, and one on a paper's own runs."""
+def test_a_row_is_what_the_finding_and_its_claim_say_and_make_ends_with_a_line_of_it(tmp_path, capsys, monkeypatch):
+    """Of findings at cpu of three notebooks, one at smoke, and one on a paper's own runs; where they are many, sums."""
     a_notebook("instability", tmp_path).claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades")
     a_notebook("instability", tmp_path, "smoke").claim("001-base-state-explodes", [7.0], [1], "decades")
     a_notebook("moe_isoflop", tmp_path).claim("004-base-exponent", [math.nan], [1], "")
+    a_notebook("usage_weighted", tmp_path).claim("003-excluded-flops", [20.9], [], "%")
     a_notebook("published_runs", tmp_path).claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi")
     said = write(tmp_path, "cpu")
     assert [*said["columns"]] == [*said["verdicts"][0]] == [one.name for one in verdicts.COLUMNS]
     assert said["version"].endswith(f"recipe {lib.RECIPE}")
     assert said["profile"] == "cpu" and said["audit"] == {"compared": 2}
-    published, row, nothing = said["verdicts"]
+    published, row, _, nothing = said["verdicts"]
     assert (published["claim"], published["profile"]) == ("000-phi", "published")
     assert published["value"] == claims.ledger(places.LEDGER)["000-phi"].value
     finding = claims.read(tmp_path / "claims" / "cpu" / "001-base-state-explodes.json")
@@ -40,6 +41,28 @@ def test_a_row_is_what_the_finding_and_its_claim_say(tmp_path):
     assert row["notebook"] == "instability" and row["commit"] == finding.provenance["commit"]
     assert nothing["mean"] is nothing["low"] is nothing["high"] is nothing["again"] is None
     assert nothing["measured"] == {"": [None]}
+
+    def printed(profile, *notebooks):
+        verdicts.main(profile, notebooks, tmp_path)
+        return capsys.readouterr().out.splitlines()
+
+    every = ("instability", "published_runs", "moe_isoflop", "usage_weighted")
+    lines = printed("cpu", *every)
+    assert lines[:2] == [
+        "reproduced     000-phi: 0.459 [0.43, 0.49] phi, fragile (on published runs)",
+        "reproduced     001-base-state-explodes: 1.1 [0.852, 1.35] decades",
+    ]
+    assert lines[2:] == [
+        "contradicted   003-excluded-flops: 20.9 % (at cpu, counted)",
+        "not measured   004-base-exponent",
+    ]
+    assert printed("cpu", "instability") == lines[1:2]
+    monkeypatch.setattr(verdicts, "MANY", 3)
+    assert printed("cpu", *every)[2:] == [
+        "verdicts   003 at cpu, counted: 1 contradicted",
+        "verdicts   004 at cpu: 1 not measured",
+    ]
     assert [write(tmp_path, profile) for profile in claims.NOT_JUDGED] == [None] * len(claims.NOT_JUDGED)
+    assert printed("smoke", *every) == ["verdicts   none: smoke judges nothing"]
     (tmp_path / "claims" / "cpu" / "001-base-state-explodes.json").write_text("{}")  # damaged
-    assert len(write(tmp_path, "cpu")["verdicts"]) == 2
+    assert len(write(tmp_path, "cpu")["verdicts"]) == 3
