@@ -7,6 +7,7 @@ JOBS    ?= 0
 MINUTES ?=
 SHARD   ?=
 SEED    ?=
+BESIDE  ?=
 # that of .venv, where there is one
 PYTHON  ?= $(shell for python in $(BIN)/python python3.11 python3.12 python3.13 python3.14 python3; do \
   command -v $$python && break; done)
@@ -36,7 +37,7 @@ GIVEN  := $(foreach v,$(.VARIABLES),$(if $(findstring command line,$(origin $v))
 quoted  = '$(subst ','\'',$1)'
 override SHELL := /bin/sh
 override .SHELLFLAGS := -c
-ANSWER := $(shell export $(foreach v,PROFILE ONLY JOBS MINUTES SHARD SEED ENGINE TORCH,$v=$(call quoted,$(value $v))) \
+ANSWER := $(shell export $(foreach v,PROFILE ONLY JOBS MINUTES SHARD SEED BESIDE ENGINE TORCH,$v=$(call quoted,$(value $v))) \
   GIVEN=$(call quoted,$(GIVEN)) GOALS=$(call quoted,$(MAKECMDGOALS)) NOTEBOOKS=$(call quoted,$(NAMES)); \
   for python in $(BIN)/python $(call quoted,$(PYTHON)) python3; do \
   "$$python" -I -S lib/workbook/make_variables.py && break; done 2>/dev/null)
@@ -112,6 +113,7 @@ help:
 	@echo 'MINUTES=$(MINUTES)         when make records stops; the same command goes on from there; no limit when empty.'
 	@echo '                 Of make audit how long it trains, 10 when empty'
 	@echo 'SEED=$(SEED)            by which make audit draws runs, 0 when empty'
+	@echo 'BESIDE=$(BESIDE)          a second folder of outputs, which make report shows beside these: outputs/mine, say'
 	@echo 'SHARD=$(SHARD)           of several machines on which make records runs, which this is: 1/2 and 2/2, say'
 	@echo 'ENGINE=$(ENGINE)          ray trains sweeps on a Ray cluster (.venv/bin/pip install -e .[ray]), as RAY_ADDRESS,'
 	@echo '                 RUN_CPUS, RUN_GPUS and RUN_MEMORY say: docs/machines.md'
@@ -182,6 +184,7 @@ reproduce-figures: $(READY)
 	-@$(RUN_STALE)
 	@failed=; $(MAKE) --no-print-directory report || failed=" report"; for name in $(CHOSEN); do \
 	  test -e outputs/notebooks/$(PROFILE)/.$$name.done || failed="$$failed $$name"; done; \
+	$(BIN)/python -c 'from lib.workbook.verdicts import main; main("$(PROFILE)", "$(CHOSEN)".split())'; \
 	echo "figures    outputs/figures/$(PROFILE)/"; \
 	echo "notebooks  outputs/notebooks/$(PROFILE)/"; \
 	echo "report     outputs/report/index.html"; \
@@ -197,10 +200,10 @@ records: $(READY)
 	@exec $(BIN)/python -c 'from lib.workbook.records import main; main("$(ONLY)".split(), "$(PROFILE)", "$(MINUTES)", $(JOBS), "$(SHARD)")'
 
 report: $(READY)
-	@exec $(BIN)/python -c 'from lib.workbook.stale import write_report; write_report("$(PROFILE)")'
+	@exec $(BIN)/python -c 'from lib.workbook.stale import write_report; write_report("$(PROFILE)", False, "$(BESIDE)")'
 
 site: $(READY)
-	@exec $(BIN)/python -c 'from lib.workbook.stale import write_report; write_report("$(PROFILE)", True)'
+	@exec $(BIN)/python -c 'from lib.workbook.stale import write_report; write_report("$(PROFILE)", True, "$(BESIDE)")'
 
 # what docs/ shows of desk, from its outputs
 gallery: $(READY)

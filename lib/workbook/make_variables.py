@@ -13,7 +13,19 @@ from collections.abc import Mapping
 
 PROFILES = ["smoke", "cpu", "desk", "gpu", "paper", "addendum", "second-text"]
 ON_A_CLUSTER = ["RAY_ADDRESS", "RUN_CPUS", "RUN_GPUS", "RUN_MEMORY"]
-VARIABLES = ["PROFILE", "ONLY", "JOBS", "MINUTES", "SHARD", "SEED", "PYTHON", "TORCH", "ENGINE", *ON_A_CLUSTER]
+VARIABLES = [
+    "PROFILE",
+    "ONLY",
+    "JOBS",
+    "MINUTES",
+    "SHARD",
+    "SEED",
+    "BESIDE",
+    "PYTHON",
+    "TORCH",
+    "ENGINE",
+    *ON_A_CLUSTER,
+]
 
 
 def one_of(names: list[str]) -> str:
@@ -34,6 +46,7 @@ VALUES = {
         "is no share of the runs, use 1/2 on one machine and 2/2 on another, or leave it out",
     ),
     "SEED": ("[0-9]*", "is not a number to draw by, use 0 or any other, or leave it out"),
+    "BESIDE": (r"[^'\"\\$`]*", "has a quote, a dollar or a backslash, rename the folder"),
     "TORCH": ("cpu|cuda", "is not known, use cpu or cuda"),
 }
 #: variable -> the goals that heed it, and why others do not
@@ -41,6 +54,7 @@ HEEDED = {
     "MINUTES": (["records", "audit"], "has no limit"),
     "SEED": (["audit"], "draws nothing"),
     "SHARD": (["records"], "is not shared by machines"),
+    "BESIDE": (["report", "site"], "shows no second folder"),
 }
 
 

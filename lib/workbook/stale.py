@@ -160,6 +160,7 @@ def renew(outputs: Path, profile: str) -> list[str]:
 def _sources(outputs: Path) -> list[Path]:
     """A run's result has the checksums of its other files."""
     own = [places.ROOT / "lib", places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.ROOT / "CITATION.cff"]
+    own += [places.ROOT / "docs" / "explanations.md"]
     made = [outputs / name for name in ("audits", "claims", "figures", "notebooks", "plans", "tables")]
     return own + made + sorted([*outputs.glob("runs/*/result.json"), *outputs.glob("records/*/*.parquet/*")])
 
@@ -181,11 +182,18 @@ def site(outputs: Path, profile: str) -> list[str]:
     return problems
 
 
-def write_report(profile: str, also_site: bool = False) -> None:
-    """``renew``, or ``site``, for the Makefile. It fails, with a line for each, where files could not be read."""
+def write_report(profile: str, also_site: bool = False, other: str = "") -> None:
+    """``renew``, or ``site``, for the Makefile, and before it the page that shows the folder ``other`` beside these
+    outputs. It fails, with a line for each, where files could not be read."""
 
     def write() -> None:
-        if problems := (site if also_site else renew)(Path("outputs"), profile):
-            raise SystemExit("\n".join(problems))
+        outputs, problems = Path("outputs"), []
+        if other:
+            from lib.workbook import beside
+
+            problems = beside.write(outputs, Path(other), profile)
+        problems += (site if also_site else renew)(outputs, profile)
+        if problems:
+            raise SystemExit("\n".join(dict.fromkeys(problems)))
 
     in_one_line(write)

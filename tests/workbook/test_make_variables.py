@@ -10,7 +10,7 @@ from lib.workbook import make_variables
 from tests.lines import in_one_line
 from tests.workbooks import ROOT
 
-FINE = dict.fromkeys(("ONLY", "MINUTES", "SHARD", "SEED", "ENGINE", "GIVEN", "GOALS"), "")
+FINE = dict.fromkeys(("ONLY", "MINUTES", "SHARD", "SEED", "BESIDE", "ENGINE", "GIVEN", "GOALS"), "")
 FINE |= {"PROFILE": "cpu", "JOBS": "0", "TORCH": "cpu", "NOTEBOOKS": "generate instability"}
 
 
@@ -22,6 +22,7 @@ FINE |= {"PROFILE": "cpu", "JOBS": "0", "TORCH": "cpu", "NOTEBOOKS": "generate i
         *({"MINUTES": minutes, "GOALS": "records"} for minutes in ("8", "0.5", ".5", "8.", "08")),
         *({"SHARD": shard, "GOALS": "records"} for shard in ("1/1", "2/2", "10/12")),
         {"MINUTES": "8", "SEED": "3", "GOALS": "audit"},
+        {"BESIDE": "outputs/Größe 2", "GOALS": "site report"},
         {"MINUTES": "8"},  # without a goal make helps
         {"ENGINE": "ray", "GIVEN": "ENGINE RAY_ADDRESS RUN_GPUS", "GOALS": "reproduce-figures"},
         {"TORCH": "cuda", "GIVEN": "TORCH PYTHON", "GOALS": "env lab"},
@@ -52,6 +53,8 @@ def test_what_is_fine_is_fine(changes):
         ),
         *(({"SEED": seed, "GOALS": "audit"}, f"SEED: '{seed}' is not a number") for seed in ("-1", "1.5", "a")),
         ({"SEED": "1", "GOALS": "records"}, "SEED: make records draws nothing, use it with make audit alone"),
+        ({"BESIDE": "it's", "GOALS": "report"}, "BESIDE: 'it's' has a quote, a dollar or a backslash, rename"),
+        ({"BESIDE": "a", "GOALS": "lab"}, "BESIDE: make lab shows no second folder, use it with make report or make"),
         ({"SHARD": "1/2", "GOALS": "lab"}, "SHARD: make lab is not shared by machines, use it with make records alone"),
         ({"ENGINE": "ray", "GOALS": "lab records"}, "ENGINE: make records trains on this machine, leave it out"),
         ({"GIVEN": "RUN_GPUS"}, "RUN_GPUS: only a cluster needs it, use ENGINE=ray, or leave it out"),
