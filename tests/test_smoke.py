@@ -44,7 +44,6 @@ def test_the_report_shows_every_claim_figure_table_and_notebook(outputs):
     assert not [name for name in LEDGER if name not in page]
     figures = {path.stem for path in (outputs / "figures" / "smoke").glob("*.png")}
     assert {*re.findall(r'<figure id="(.*?)">', page)} == figures
-    assert page.count("data:image/png;base64,") >= len(figures)
     tables = {path.stem for path in (outputs / "tables" / "smoke").glob("*.csv")}
     assert not [name for name in tables if name not in page]
     for name in NAMES:

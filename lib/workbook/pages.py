@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import jinja2
@@ -83,18 +84,7 @@ def _in_html(executed: Path) -> tuple[str, str]:
     without_grammar()  # what follows takes seconds to import, and only new pages need it
     import nbformat
     from nbconvert import HTMLExporter
-    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
     from traitlets.config import Config
-
-    class Renderer(IPythonRenderer):
-        def inline_math(self, body: str) -> str:
-            return formula(body)
-
-        def block_math(self, body: str) -> str:
-            return formula(body, "block")
-
-    def markdown(source: str) -> str:
-        return MarkdownWithMath(Renderer(escape=False, exclude_anchor_links=True)).render(source)
 
     try:
         notebook = nbformat.read(executed, 4)
@@ -107,9 +97,28 @@ def _in_html(executed: Path) -> tuple[str, str]:
         NbConvertBase={"display_data_priority": SHOWN},
         CoalesceStreamsPreprocessor={"enabled": True},  # one bar, not hundreds
     )
-    exporter = HTMLExporter(config=config, template_name="basic", filters={"markdown2html": markdown})
+    exporter = HTMLExporter(config=config, template_name="basic", filters={"markdown2html": markdown()})
     heading = notebook.cells[0].source.partition("\n")[0] if notebook.cells else ""
     return re.sub(r"[#$*]", "", heading).strip(), exporter.from_notebook_node(notebook)[0]
+
+
+def markdown(address: Callable[[str], str] = str) -> Callable[[str], str]:
+    """What makes HTML of Markdown, with formulas as MathML. ``address``: where what a link names lies, "" where it
+    is nowhere, and its words stand alone."""
+    without_grammar()
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    class Renderer(IPythonRenderer):
+        def inline_math(self, body: str) -> str:
+            return formula(body)
+
+        def block_math(self, body: str) -> str:
+            return formula(body, "block")
+
+        def link(self, text: str, url: str, title: str | None = None) -> str:
+            return super().link(text, address(url), title) if address(url) else text
+
+    return lambda source: MarkdownWithMath(Renderer(escape=False, exclude_anchor_links=True)).render(source)
 
 
 def _without_root(text: str) -> str:

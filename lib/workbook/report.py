@@ -2,11 +2,10 @@
 Beside it lie a page for every claim, the executed notebooks, and verdicts as data.
 
 A page of a claim says what the paper states, by which rule it is judged, what was measured, and how to do it again.
-These lie in report/claims/, with one stylesheet and pictures beside them in report/; nothing else is loaded. A file
+These lie in report/claims/, with one stylesheet, and pictures lie in report/figures/; nothing else is loaded. A file
 that cannot be read does not hide the others: the page is written without it, and names it at the top.
 """
 
-import base64
 import collections
 import contextlib
 import csv
@@ -22,6 +21,7 @@ from typing import Any
 
 import pydantic
 import yaml
+from markupsafe import Markup
 
 from lib.base import files
 from lib.base.errors import DiskFull, one_line
@@ -43,6 +43,7 @@ PAPERS = {
     "005": "Other groups, on the runs that they published",
 }
 BEYOND = "Beyond the papers"
+NO_CAUSE = ("jobs", "max_hours", "outputs")  # parameters that no number depends on
 RATE = 2.5e10  # FLOP/s of a core: desk's 6.3e15 FLOPs took 70 core-hours
 
 
@@ -58,8 +59,18 @@ class Row:
     finding: claims.Finding | None = None
 
     @property
-    def verdict(self) -> str:
-        return self.finding.verdict if self.finding else claims.OPEN
+    def outcome(self) -> str:
+        """The verdict, or that there is no number."""
+        return verdicts.outcome(self.finding.verdict, self.finding.mean) if self.finding else verdicts.NOT_MEASURED
+
+    @property
+    def number(self) -> str:
+        """In words; empty where there is none."""
+        return verdicts.number(vars(self.finding)) if self.finding else ""
+
+    @property
+    def place(self) -> str:
+        return verdicts.place(self.profile, self.claim.replicates)
 
     @property
     def notebook(self) -> str:
@@ -74,7 +85,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A figure or a table. ``content`` is a PNG in base64, or the table's rows; ``stamp`` its provenance."""
+    """A figure or a table. ``content`` is a PNG, or the table's rows; ``stamp`` its provenance."""
 
     name: str
     profile: str
@@ -87,9 +98,9 @@ class Item:
         return f"figures/{self.profile}/{self.name}.png"
 
     @property
-    def alt(self) -> str:
-        """What a figure shows; its name where it has no words."""
-        return self.stamp.get("alt") or f"figure {self.name.replace('_', ' ')}"
+    def size(self) -> list[int]:
+        """Width and height of a picture on a screen, where a figure as wide as a page, of 1,400 pixels, has 900."""
+        return [round(0.64 * int.from_bytes(self.content[at : at + 4])) for at in (16, 20)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +208,7 @@ class Outputs:
 
 
 def _content(path: Path) -> Any:
-    """Of a picture, in base64; of a table, its rows. Raises ValueError where it is damaged."""
+    """Of a picture, its bytes; of a table, its rows. Raises ValueError where it is damaged."""
     if path.suffix == ".csv":
         rows = [*csv.reader(path.read_text(encoding="utf-8").splitlines())]
         if not rows:
@@ -206,7 +217,7 @@ def _content(path: Path) -> Any:
     image = path.read_bytes()
     if not (image.startswith(b"\x89PNG") and image.endswith(b"IEND\xaeB`\x82")):
         raise ValueError("it is damaged")
-    return base64.b64encode(image).decode()
+    return image
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------
@@ -226,7 +237,7 @@ def build(outputs: Path, profile: str) -> list[str]:
     drawn: dict[tuple[str, str], list[Item]] = collections.defaultdict(list)
     for figure in [item for other in failures for item in found.items("figures", other, papers)]:
         drawn[figure.profile, figure.stamp["notebook"]].append(figure)
-        _put(report / figure.path, base64.b64decode(figure.content))
+        put(report / figure.path, figure.content)
     tables = found.items("tables", profile, papers)
     audited = found.audited(profile)
     told = [(row.claim, row.finding) for row in rows if row.finding and row.profile in (profile, PUBLISHED)]
@@ -254,46 +265,46 @@ def build(outputs: Path, profile: str) -> list[str]:
         "executed": {(other, name) for other, names in failures.items() for name in names},
         "needs": {(row.claim.id, row.profile): _need(row, runs) for row in rows},
         "in_yaml": in_yaml,
+        "drawn": drawn,
     }
-    _write_claims(report, rows, drawn=drawn, runs=runs, command=command, **said)
+    _write_claims(report, rows, runs=runs, command=command, **said)
     page = pages.TEMPLATES.get_template("report.html.j2").render(
         **said,
-        verdicts=claims.VERDICTS,
-        rows=rows,
-        counts=collections.Counter(row.verdict for row in rows),
-        glances=_glances(rows),
+        claims=len(ledger),
+        outcomes=verdicts.OUTCOMES,
+        judges=profile not in claims.NOT_JUDGED,
+        findings=[] if profile in claims.NOT_JUDGED else _findings(rows, profile),
+        rows=[row for row in rows if row.finding],
+        open=[row for row in rows if row.claim.id not in {row.claim.id for row in rows if row.finding}],
+        says=documents.says,
+        source=documents.place,
         groups=groups,
         binder=places.binder,
-        order=[figure.name for sections in groups.values() for section in sections for figure in section["figures"]],
+        beside=(report / "beside.html").exists(),
         problems=found.problems,
         audited=audit.told(audited),
         complaints=audited["complaints"] if audited else {},
         provenance="\n".join(f"{name}: {value}" for name, value in provenance().items()),
         disputed=claims.DISPUTED,
     )
-    _put(report / "index.html", page.encode())
+    put(report / "index.html", page.encode())
     return found.problems
+
+
+def _findings(rows: Sequence[Row], profile: str) -> list[list[Row]]:
+    """Of each claim that README tells, where it was judged; what tells most first, as there."""
+    order = [claims.CONTRADICTED, claims.REPRODUCED, *verdicts.OUTCOMES]
+    judged = [row for row in rows if row.claim.short and row.finding and row.profile in (profile, PUBLISHED)]
+    judged.sort(key=lambda row: (order.index(row.outcome), row.profile != PUBLISHED))
+    return [[row for row in judged if row.claim.id == id] for id in dict.fromkeys(row.claim.id for row in judged)]
 
 
 def _need(row: Row, runs: Mapping[tuple[str, str], Ran]) -> str:
     """What would settle a claim; empty where nothing is unresolved."""
-    if not row.finding or row.profile == PUBLISHED or row.verdict not in (claims.UNRESOLVED, claims.DISPUTED):
+    if not row.finding or row.profile == PUBLISHED or row.finding.verdict not in (claims.UNRESOLVED, claims.DISPUTED):
         return ""
     seeds = row.finding.seeds if row.claim.replicates == "seeds" else []
     return claims.to_settle(row.claim, row.finding, runs.get((row.profile, row.notebook), Ran()).seconds(seeds) / 3600)
-
-
-def _glances(rows: list[Row]) -> dict[tuple[str, str], collections.Counter[str]]:
-    """(paper, profile or published runs) -> its claims by verdict; without a profile at which none of its claims can be
-    measured."""
-    groups = collections.defaultdict(list)
-    for row in rows:
-        groups[row.claim.paper, row.profile].append(row)
-    return {
-        place: collections.Counter(row.verdict for row in ours)
-        for place, ours in groups.items()
-        if any(row.notebook for row in ours)
-    }
 
 
 def _number(value: float) -> str:
@@ -306,34 +317,39 @@ def _number(value: float) -> str:
 def _write_claims(report: Path, rows: Sequence[Row], **said: Any) -> None:
     """A page for each claim of ``rows``, in that order, and the stylesheet. ``said``: what else the template names."""
     style = pages.TEMPLATES.get_template("style.css").render() + pages.TEMPLATES.get_template("claim.css").render()
-    _put(report / "style.css", style.encode())
+    put(report / "style.css", style.encode())
     shown = {claim: [*its] for claim, its in itertools.groupby(rows, lambda row: row.claim)}
     order = [claim.id for claim in shown]
     beside = zip(["", *order], [*order[1:], ""], strict=False)
+    explained = documents.explanations()
+    # a link leads to another claim's page, for no document lies beside these
+    in_html = pages.markdown(lambda url: f"{url.rpartition('#')[2]}.html" if "#" in url and "/" not in url else "")
     for (claim, every), (previous, following) in zip(shown.items(), beside, strict=True):
         text = pages.TEMPLATES.get_template("claim.html.j2").render(
             claim=claim,
             rule=rule(claim),
+            says=documents.says(claim),
+            explained=Markup(in_html(explained[claim.id])) if claim.id in explained else "",
             paper=[documents.source(entry) for entry in documents.cited().get(claim.paper, [])],
             every=every,
             previous=previous,
             next=following,
             **said,
         )
-        _put(report / "claims" / f"{claim.id}.html", text.encode())
+        put(report / "claims" / f"{claim.id}.html", text.encode())
     for path in (report / "claims").glob("*.html"):
         if path.stem not in order:
             files.remove(path)
 
 
 def in_yaml(stamp: Mapping[str, Any]) -> str:
-    """A provenance as a page shows it: without what a figure shows in words."""
-    shown = {name: value for name, value in stamp.items() if name != "alt"}
+    """A provenance as a page shows it: without what is beside a figure in words."""
+    shown = {name: value for name, value in stamp.items() if name not in ("alt", "heading", "n")}
     return yaml.dump(shown, Dumper=yaml.CSafeDumper, default_flow_style=None, width=100, allow_unicode=True)
 
 
-def _put(path: Path, content: bytes) -> None:
-    """Writes a file unless it is there."""
+def put(path: Path, content: bytes) -> None:
+    """Writes a file unless it is there and the same."""
     if not path.exists() or path.read_bytes() != content:
         with files.replacing(path) as draft:
             draft.write_bytes(content)
@@ -357,7 +373,7 @@ def command(notebook: str, profile: str, made: Mapping[str, Any]) -> str:
     at_profile = parameters.at_profile(parameters.kind_of(notebook), profile).model_dump()
     known = json.loads(json.dumps(at_profile))  # in JSON, as a finding has them, a width, say, that is a key is text
     given = made.get("parameters", {}) | made.get("cut_from", {})
-    changed = parameters.changed(given, known, ["jobs", "max_hours", "outputs"])  # which are no number's cause
+    changed = parameters.changed(given, known, NO_CAUSE)
     if not changed:
         return f"make reproduce-figures PROFILE={profile} ONLY={notebook}"
     other = shlex.quote(yaml.safe_dump(changed, default_flow_style=True, width=1000).strip())

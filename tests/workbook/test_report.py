@@ -1,5 +1,6 @@
 """The report shows every claim, figure and provenance without a network, and names a damaged file in one line."""
 
+import collections
 import html
 import json
 import re
@@ -13,12 +14,13 @@ import pandas as pd
 import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
 
 from lib.base import files
 from lib.base.errors import InputError
 from lib.flops import run_flops
 from lib.sweep.training import sweep
-from lib.workbook import audit, claims, places, report, verdicts
+from lib.workbook import audit, claims, places, report
 from tests.lines import in_one_line
 from tests.pages import loaded
 from tests.runs import several
@@ -37,7 +39,8 @@ def made(tmp_path_factory):
         axis.plot([1, len(name)])
         if name.startswith("instability"):
             axis.set(xlabel="step", ylabel="loss")
-        a_notebook({"phi": "phi_probes"}.get(name, name.partition("_")[0]), folder).save(figure, name)
+        words = {"heading": "What phi is", "n": "3 runs, 1 seed"} if name == "phi" else {}
+        a_notebook({"phi": "phi_probes"}.get(name, name.partition("_")[0]), folder).save(figure, name, **words)
     nb = a_notebook("instability", folder)
     nb.save_table(pd.DataFrame({"base": ["3 of 3 <train>"]}, index=pd.Index([0.01], name="lr")), "which_train")
     nb.claim("001-base-state-explodes", [1.0, 1.1, 1.2], [1, 2, 3], "decades", "a <note>")
@@ -79,7 +82,7 @@ def page(made) -> str:
 
 
 def rows(page: str) -> list[dict]:
-    """Rows of the ledger: what the filter goes by, and the text of each column by its label."""
+    """Rows of what was judged: what the filter goes by, and the text of each column by its label."""
     found = []
     for start, body in re.findall(r"(<tr data-paper.*?>)(.*?)</tr>", page, re.S):
         cells = dict(re.findall(r'<td data-label="(.*?)".*?>(.*?)</td>', body, re.S))
@@ -89,72 +92,59 @@ def rows(page: str) -> list[dict]:
     return found
 
 
-def test_every_claim_is_there_at_the_profile_and_at_others_that_judged_it(page, outputs):
-    found = rows(page)
-    assert [row["id"] for row in found if row["profile"] == "cpu"] == sorted(LEDGER, key=lambda id: LEDGER[id].paper)
-    (gpu,) = [row for row in found if row["profile"] != "cpu"]  # smoke judges nothing
-    assert gpu["id"] == "001-base-state-explodes" and gpu["profile"] == "gpu" and gpu["verdict"] == "contradicted"
-    open_rows = [row for row in found if row["verdict"] == "open"]
-    assert len(open_rows) == len(LEDGER) - 3 and {row["Ours"] for row in open_rows} == {"nothing measured"}
+def test_what_was_judged_is_told_and_the_rest_is_folded(page, outputs):
+    """Of every claim; smoke judges nothing, and is shown only when it is asked for."""
+    found = [(row["id"], row["place"], row["verdict"]) for row in rows(page)]
+    outcomes = "at cpu contradicted, at cpu reproduced, at gpu contradicted, at cpu not measured"
+    assert ", ".join(f"{place} {verdict}" for _, place, verdict in found) == outcomes
+    open_ = re.findall(r'href="claims/(.*?)\.html"', re.search(r'<details id="open">.*?</details>', page, re.S).group())
+    assert sorted(open_) == sorted({*LEDGER} - {id for id, *_ in found})
     smoke = rows(built(outputs, "smoke"))
-    (only,) = [row["Ours"] for row in smoke if row["profile"] == "smoke" and row["verdict"] != "open"]
-    assert only == "7 decades 7 (seeds 1)"
+    (only,) = [row["Measured"] for row in smoke if row["place"] == "at smoke"]
+    assert only.startswith("7 decades") and 'id="findings"' not in page_there(outputs)
 
 
-def test_what_published_runs_say_has_rows_of_its_own(outputs):
+def test_findings_of_the_readme_come_first_what_contradicts_before_what_agrees(outputs):
+    """Each with its verdict on either scale, and its figure once; before them stands no verdict of others."""
     nb = a_notebook("published_runs", outputs)
     nb.claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi", "a note")
     nb.claim_of_published("000-no-crossover", [-0.1], (-0.2, -0.05), "nats")
-    found = {(row["id"], row["profile"]): row for row in rows(built(outputs))}
-    row = found["000-phi", "published"]
-    assert (row["Profile"], row["Notebook"], row["Verdict"])[:2] == ("published runs", "published_runs")
-    assert row["Verdict"].startswith("reproduced") and row["95 % interval"] == "0.43 to 0.49"
-    assert row["Ours"] == "0.459 phi 0.459 a note"
-    assert found["000-no-crossover", "published"]["Verdict"].startswith("contradicted")
-    assert {found[id, "cpu"]["Verdict"] for id in ("000-phi", "000-no-crossover")} == {"open"}  # no run of ours
-    assert found["000-phi", "cpu"]["Notebook"] == "recurrence_exponent"
+    a_notebook("instability", outputs).claim("001-parcae-trains-past-base", [-1.0, 1.0], [1, 2], "octaves")
+    a_notebook("recurrence_exponent", outputs).claim("000-phi", [0.3], [], "phi", draws=[0.2, 0.4])
+    page = built(outputs)
+    findings = page[page.index('id="findings"') : page.index('id="claims"')]
+    assert "<table" not in page[: page.index('id="findings"')]
+    told = re.findall(r'<h3><a href="claims/(.*?)\.html">(.*?)</a></h3>\n<p>(.*?)</p>', findings, re.S)
+    order = "000-no-crossover 000-phi 001-base-state-explodes 001-parcae-trains-past-base"
+    assert " ".join(id for id, *_ in told) == order and findings.count("<img") == 1
+    by_id = {id: (text, re.findall("<b class=.*?>(.*?)</b> (.*?):", said)) for id, text, said in told}
+    both = [("reproduced", "on published runs"), ("not comparable at this scale", "at cpu")]
+    assert by_id["000-phi"] == (LEDGER["000-phi"].short, both)
     (outputs / "claims" / "published" / "000-phi.json").write_text("{}")
     (problem,) = report.build(outputs, "cpu")
     assert "claims/published/000-phi.json" in problem and "PROFILE=cpu ONLY=published_runs" in problem
 
 
-def test_a_row_holds_what_the_paper_says_and_what_was_measured(page):
-    found = {(row["id"], row["profile"]): row for row in rows(page)}
-    row = found["001-base-state-explodes", "cpu"]
-    assert row["Paper's value"] == "margin above 0" and row["95 % interval"] == "0.852 to 1.35"
-    assert row["Ours"] == "1.1 decades 1, 1.1, 1.2 (seeds 1, 2, 3) a &lt;note&gt;"
-    assert (
-        re.fullmatch(r"reproduced (9\d|100) % again second opinion, by permutation: too few seeds", row["Verdict"])
-        and row["verdict"] == "reproduced"
-        and row["paper"] == "001"
-    )
-    assert row["Notebook"] == "instability" and row["Profile"] == "cpu"
-    nothing = found["004-base-exponent", "cpu"]
-    assert nothing["Ours"] == "no number nan (seeds 1)" and nothing["95 % interval"] == "none"
-    assert nothing["Verdict"] == "not comparable at this scale"
-    printed = next(claim for claim in LEDGER.values() if claim.uncertainty)
-    assert found[printed.id, "cpu"]["Paper's value"] == f"{printed.value:.3g} ± {printed.uncertainty:.3g}"
-
-
-def test_where_opinions_differ_both_are_shown(outputs):
+def test_a_row_holds_what_was_measured_and_sums_tell_what_is_counted_from_what_is_trained(outputs):
+    """Where opinions differ both are shown."""
     numbers = [0.1, 0.1, 0.1, 0.1, 0.1, 40.0]  # one outlier widens the interval over 0, and is above it
-    a_notebook("instability", outputs).claim("001-base-state-explodes", numbers, [*range(6)], "decades")
-    row = {(row["id"], row["profile"]): row for row in rows(built(outputs))}["001-base-state-explodes", "cpu"]
-    assert row["verdict"] == claims.DISPUTED
-    assert "by its interval: not resolved; by permutation: reproduced" in row["Verdict"]
-
-
-def test_counts_are_those_of_the_rows(page):
-    found = rows(page)
-    said = re.search(r'id="counts".*?>(.*?)</p>', page).group(1)
-    assert said.startswith(f"{len(found)} rows: 1 reproduced, 2 contradicted, ")
-    for verdict in {row["verdict"] for row in found}:
-        assert f"{sum(row['verdict'] == verdict for row in found)} {verdict}" in said
+    a_notebook("instability", outputs).claim("001-parcae-trains-past-base", numbers, [*range(6)], "octaves")
+    a_notebook("usage_weighted", outputs).claim("003-excluded-flops", [20.9], [], "%")
+    page = built(outputs)
+    found = {(row["id"], row["place"]): row for row in rows(page)}
+    row, nothing = found["001-base-state-explodes", "at cpu"], found["004-base-exponent", "at cpu"]
+    assert row["The paper"] == "above 0" and row["Verdict"] == "reproduced at cpu" and row["paper"] == "001"
+    assert row["Measured"] == "1.1 [0.852, 1.35] decades a &lt;note&gt; instability"
+    assert nothing["Measured"] == "no number moe_isoflop" and nothing["Verdict"] == "not measured at cpu"
+    assert nothing["The paper"].startswith(f"{LEDGER['004-base-exponent'].value:.3g}")
+    disputed = found["001-parcae-trains-past-base", "at cpu"]
+    assert disputed["verdict"] == claims.DISPUTED
+    assert "by its interval: not resolved; by permutation: reproduced" in disputed["Verdict"]
     summary = re.search(r'class="summary".*?</table>', page, re.S).group()
-    parcae, gpu = re.findall(r'<th scope="row">001.*?</tr>', summary, re.S)
-    assert re.findall(r'data-verdict="(.*?)".*?>(\d+)<', parcae)[:2] == [("reproduced", "1"), ("contradicted", "1")]
-    assert re.findall(r'data-verdict="(.*?)".*?>(\d+)<', gpu) == [("contradicted", "1")] and "<td>gpu</td>" in gpu
-    assert '<th scope="row">005' not in summary  # nobody measures them on runs of ours
+    told = re.findall(r'data-paper="(.*?)" data-verdict="(.*?)" data-place="(.*?)">(\d+)<', summary)
+    counts = collections.Counter((row["paper"], row["verdict"], row["place"]) for row in found.values())
+    assert {tuple(key): int(n) for *key, n in told} == counts and ">0<" not in summary
+    assert counts["003", "contradicted", "at cpu, counted"] == 1 == counts["001", "contradicted", "at gpu"]
 
 
 def test_a_replicate_costs_what_one_seed_of_the_plan_does(outputs, store):
@@ -191,13 +181,18 @@ def test_a_clone_shows_the_audit_that_is_committed(outputs):
     assert f"1 of 2 agree on another class of machine,\nby the {audit.FORMER}. Run b does not: off." in page
 
 
-def test_figures_stand_by_paper_and_notebook_and_say_what_they_are(page):
+def test_figures_stand_by_paper_and_notebook_and_say_what_they_are(page, made):
     assert re.findall(r'<figure id="(.*?)"', page) == FIGURES
-    headings = re.findall(r'<h2 id="paper-\d">(.*?)</h2>', page)
-    assert headings[:2] == [f"{paper} {report.PAPERS[paper]}" for paper in ("000", "001")]
-    assert headings[-1] == report.BEYOND
-    alts = re.findall(r'<img alt="(.*?)"', page)
-    assert alts == ["figure phi", "Loss against step.", "Loss against step.", "figure generate"]
+    assert re.findall(r'<h2 id="paper-(.*?)">', page) == ["000", "001", "004"]
+    figures = page[page.index('<h2 id="paper-000"') :]
+    found = re.findall(r'<img alt="(.*?)" src="(.*?)" width="(\d+)" height="(\d+)" loading="lazy">', figures)
+    assert [src for _, src, *_ in found] == [f"figures/cpu/{name}.png" for name in FIGURES]
+    assert "; ".join(alt for alt, *_ in found) == "figure phi; Loss against step.; Loss against step.; figure generate"
+    width, height = map(int, found[0][2:])
+    with Image.open(made / "report" / found[0][1]) as image:
+        assert width < image.width and width / height == pytest.approx(image.width / image.height, rel=0.01)
+    assert re.findall("<h4>(.*?)</h4>", figures)[:2] == ["What phi is", "instability radius"]
+    assert "Drawn from 3 runs, 1 seed." in figures
 
 
 def test_provenance_is_folded_below_figures_and_tables(page, made):
@@ -212,9 +207,10 @@ def test_provenance_is_folded_below_figures_and_tables(page, made):
 
 
 def test_the_report_needs_no_network(page):
-    copies, data = {"notebooks/cpu/instability.html", "notebooks/cpu/phi_probes.html"}, {verdicts.NAME}
-    assert loaded(page) == copies | data | {f"claims/{id}.html" for id in LEDGER}
-    policy = "default-src 'none'; form-action 'none'; base-uri 'none'; img-src data:;"
+    assert {address for address in loaded(page) if address.endswith(".png")} == {
+        f"figures/cpu/{name}.png" for name in FIGURES
+    }
+    policy = "default-src 'none'; form-action 'none'; base-uri 'none'; img-src 'self' file:;"
     assert f'Content-Security-Policy" content="{policy}' in page
     page = page.replace('xmlns="http://www.w3.org/1998/Math/MathML"', "")  # a name, which nothing looks up
     assert not re.search(r"https?://|fetch\(|XMLHttpRequest|import\(", page)
@@ -253,8 +249,8 @@ def test_damaged_files_are_a_line_each_and_the_rest_is_there(page, outputs):
         (problem,) = [problem for problem in problems if name in problem]
         in_one_line(problem, name, remedy)
         assert left.count("<li>" + problem.split(": ")[0]) == 1
-    assert left.count("<figure") == 4 - 2  # without a whole picture, or without its provenance
-    assert len(rows(left)) == len(rows(page)) - 1  # the other profile's; a claim of this one is open
+    assert left.count("<figure id") == 4 - 2  # without a whole picture, or without its provenance
+    assert len(rows(left)) == len(rows(page)) - 2  # a claim's at either profile
 
 
 def test_a_damaged_ledger_is_one_line_and_leaves_the_page_of_before(page, outputs, tmp_path, monkeypatch):
@@ -302,15 +298,11 @@ def chosen(page: str) -> list[str]:
 
 
 @pytest.mark.browser
-def test_filters_leave_the_rows_that_match_and_count_them_and_a_click_on_a_header_sorts(dom):
+def test_filters_leave_the_rows_that_match_and_count_them(dom):
     shown = dom("form.verdict.value = 'contradicted'; form.dispatchEvent(new Event('input'))")
     assert '<form id="filter">' in shown and chosen(shown) == ["contradicted"] * 2
-    assert f">2 of {len(LEDGER) + 1} rows: 2 contradicted<" in shown
-    both = "form.words.value = 'EXPLODES base'; form.profile.value = 'gpu'; form.dispatchEvent(new Event('input'))"
+    assert ">2 of 4 verdicts: 2 contradicted<" in shown and shown.count('<tbody hidden="">') == 1  # of 004
+    both = "form.words.value = 'EXPLOSION pre'; form.place.value = 'at gpu'; form.dispatchEvent(new Event('input'))"
     assert chosen(dom(both)) == ["contradicted"]
-    link = "document.querySelector('.summary a[data-paper=\"001\"]').click(); setTimeout(() => 0)"
+    link = "document.querySelector('.summary a[data-verdict=reproduced]').click()"
     assert chosen(dom(link)) == ["reproduced"]
-    click = "document.querySelectorAll('#ledger th button')[3].click()"
-    verdicts = chosen(dom(click))
-    assert verdicts == sorted(verdicts) and verdicts[0] == "contradicted"
-    assert chosen(dom(click + ";" + click)) == verdicts[::-1]

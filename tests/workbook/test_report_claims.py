@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 import nbformat
 import PIL.Image
 import pytest
+import yaml
 from nbformat.v4 import new_markdown_cell, new_notebook
 
 from lib.papers.parcae.parameters import EndToEnd, Instability
-from lib.workbook import claims, parameters, places, report, stale
+from lib.workbook import claims, documents, parameters, places, report, stale
 from tests.pages import BINDER, loaded
 from tests.workbooks import ROOT, a_notebook, published_at
 
@@ -83,7 +84,7 @@ def test_a_page_says_what_was_stated_measured_and_judged(folder):
     finding = claims.read(folder.parent / "claims" / "cpu" / f"{JUDGED}.json")
     for part in (claim.where, claim.effect_from.split(":")[0], "a <note>", "seeds 1, 2, 3", "1, 1.1, 1.2"):
         assert part in said
-    assert f"{finding.mean:.3g} decades, 95 % interval {finding.low:.3g} to {finding.high:.3g}" in said
+    assert f"{finding.mean:.3g} [{finding.low:.3g}, {finding.high:.3g}] decades" in said
     assert "At the cpu profile: reproduced" in said and "At the gpu profile: not resolved" in said
     assert "too few seeds, by permutation" in said and "What would settle it" in said
     assert "Prairie et al., Parcae: Scaling Laws For Stable Looped Language Models" in said
@@ -92,7 +93,7 @@ def test_a_page_says_what_was_stated_measured_and_judged(folder):
 
 def test_what_nobody_measured_says_so_and_how_to(folder):
     other = next(one for one in LEDGER.values() if one.notebook == "early_exit")
-    assert "Nothing measured yet." in page(folder, other.id)
+    assert "Nothing has been measured yet." in page(folder, other.id)
     assert "make reproduce-figures PROFILE=cpu ONLY=early_exit" in page(folder, other.id)
     of_others = next(one for one in LEDGER.values() if one.paper == "005")
     assert "published runs decide" in text(page(folder, of_others.id))
@@ -127,14 +128,29 @@ def test_a_page_shows_the_figure_that_the_ledger_names_and_links_the_others(fold
     for one in LEDGER.values():
         shown = page(folder, one.id)
         expected = [*filter(None, [one.figure, one.published_figure])]
-        pictures = re.findall(r'<img src="\.\./figures/cpu/(.*?)\.png" alt="(.*?)"', shown)
-        assert pictures == [(name, f"what {name} shows") for name in expected], one.id
-        linked = {name for name in re.findall(r'<a href="\.\./figures/cpu/(.*?)\.png">\1</a>', shown)}
+        pictures = re.findall(r'<img alt="(.*?)" src="\.\./figures/cpu/(.*?)\.png"', shown)
+        assert pictures == [(f"what {name} shows", name) for name in expected], one.id
+        linked = {name for name in re.findall(r'<a href="\.\./figures/cpu/(.*?)\.png">\w', shown)}
         sections = [(one.notebook, one.figure)] if one.notebook else []
         sections += [(one.published, one.published_figure)] if one.published else []
         every = {f"a_{notebook}" for notebook, _ in sections}.union(*(NAMED.get(at, ()) for at, _ in sections))
         assert linked == every - {*expected}, one.id
-        assert shown.count("None of the notebook") == sum(not name for _, name in sections), one.id
+
+
+def test_a_claim_without_a_figure_says_what_was_counted_and_every_claim_what_was_tested(tmp_path, monkeypatch):
+    """A single number stands there once. Links lead to other claims; of what is not beside them words are left."""
+    (entry,) = (entry for entry in yaml.safe_load(places.LEDGER.read_text()) if entry["id"] == "003-excluded-flops")
+    (tmp_path / "claims.yaml").write_text(yaml.safe_dump([entry | {"figure": "", "instead": "Counted <here>."}]))
+    monkeypatch.setattr(places, "LEDGER", tmp_path / "claims.yaml")
+    told = "It *is* $r^2$ as in [phi](claims.md#000-phi), says [the log](../LOG.md)."
+    monkeypatch.setattr(documents, "explanations", lambda: {entry["id"]: told})
+    a_notebook(entry["notebook"], tmp_path).claim(entry["id"], [20.9], [], "%")
+    assert report.build(tmp_path, "cpu") == []
+    shown = page(tmp_path / "report", entry["id"])
+    assert (
+        "Counted &lt;here&gt;." in shown and shown.count("20.9") == 1 and "replicate" not in text(shown).lower()[:400]
+    )
+    assert "<em>is</em> <math" in shown and '<a href="000-phi.html">phi</a>, says the log.' in shown
 
 
 def test_every_link_of_the_site_leads_to_a_file_and_a_place_in_it(folder, tmp_path):

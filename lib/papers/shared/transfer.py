@@ -102,8 +102,8 @@ def loss_curves(
 ) -> Figure:
     """002, Fig. 5: loss against base rate, the mean of the seeds and a bar from the least to the largest. Each value of
     the column ``panel`` has a panel, in the colour that ``look`` has for it; each value of ``condition`` has a shade
-    and a marker. The triangle below is the parabola's minimum, from ``best_rates``. Of losses so far above the others that the minima could not be seen, the
-    value stands at the panel's top."""
+    and a marker. The triangle below is the parabola's minimum, from ``best_rates``. Of losses so far
+    above the others that the minima could not be seen, the value stands at the panel's top."""
     means = runs.groupby([panel, condition, "lr"])["loss"].mean()
     first, last = np.quantile(means, [0.25, 0.75])
     most = last + 3 * (last - first)  # Tukey's outer fence, beyond which a loss is far out
