@@ -201,6 +201,13 @@ def _line(claim: Claim, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]
     return {"what the paper says": escaped(claim.short), **came, "see": see}
 
 
+def says(claim: Claim) -> str:
+    """What the number of a claim is where the paper is right."""
+    if claim.kind in ("ordering", "bound"):
+        return "above 0 where the paper is right"
+    return f"the paper: {claim.value:g}" + (f" ± {claim.margin:.2g}" if claim.margin else "")
+
+
 def _see(claim: Claim, docs: str) -> str:
     """Links to the notebooks that judge a claim, as they were executed, and to why it came out so; ``docs`` is the way
     to docs/."""
