@@ -109,7 +109,8 @@ def _loop(axis: Axes, cfg: ModelConfig, entry: float) -> float:
     bottom = entry + 0.35
     state = f"state h, $h_0$ = {start.get(cfg.state_init, 'noise')}{lanes}"
     y = injected = _boxes(axis, bottom + 0.2, [(state, "state", 1)])
-    inject = weightless(cfg).formula()
+    formula = weightless(cfg).formula
+    inject = cfg.injection if formula is None else formula
     y = _boxes(axis, y, [(inject, "injection", bool(inject))])
     y = _layers(axis, cfg, "recur", range(cfg.prelude, cfg.prelude + cfg.recur), y, "recur")
     top = _boxes(

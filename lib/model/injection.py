@@ -47,6 +47,8 @@ class Injection(nn.Module):
     ROLES: ClassVar[dict[str, str]] = {}
     #: whether each loop has parameters of its own, so that there are as many loops as in training
     per_loop: ClassVar[bool] = False
+    #: in the picture of a model: its name where None, and nothing stands before the blocks where empty
+    formula: str | None = None
 
     def __init__(self, cfg: ModelConfig):
         super().__init__()
@@ -55,10 +57,6 @@ class Injection(nn.Module):
     def cost(self) -> Cost:
         """Every matrix meets every token in every loop."""
         return Cost(loop=sum(weight.numel() for weight in self.parameters() if weight.ndim == 2))
-
-    def formula(self) -> str:
-        """In the picture of a model; empty where nothing stands before the blocks."""
-        return self.cfg.injection
 
     def spread(self, h: Tensor) -> Tensor:
         return h
@@ -85,19 +83,17 @@ class Injection(nn.Module):
 class NoInjection(Injection):
     """u = h: the state starts from e and never sees it again."""
 
-    def formula(self) -> str:
-        return ""
+    formula = ""
 
 
 class Add(Injection):
     """u = h + e. A-bar = I, marginally stable (001, Table 1)."""
 
+    formula = "h + e"
+
     def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         (e,) = prepared
         return h + e
-
-    def formula(self) -> str:
-        return "h + e"
 
     def driving(self) -> Tensor:
         return torch.ones(1)
@@ -116,6 +112,8 @@ class Concat(Injection):
         super().__init__(cfg)
         self.weight = nn.Parameter(torch.zeros(cfg.width, 2 * cfg.width))
         self.bias = nn.Parameter(torch.zeros(cfg.width)) if cfg.injection_bias else None
+        initially = ",\ninitially W = [I | 0]" * (cfg.injection == "concat-identity")
+        self.formula = "W [e ; h]" + " + b" * cfg.injection_bias + initially
 
     def prepare(self, e: Tensor) -> Prepared:
         W_e = linear(e, self.driving())
@@ -127,11 +125,6 @@ class Concat(Injection):
 
     def cost(self) -> Cost:
         return Cost(once=self.driving().numel(), loop=self.transition().numel())
-
-    def formula(self) -> str:
-        if self.cfg.injection == "concat-identity":
-            return "W [e ; h],\ninitially W = [I | 0]"
-        return "W [e ; h]" + " + b" * self.cfg.injection_bias
 
     def transition(self) -> Tensor:
         return self.weight[:, self.cfg.width :]
@@ -148,6 +141,7 @@ class LTI(Injection):
     """
 
     ROLES: ClassVar = {"A_log": "dynamics", "dt_bias": "dynamics", "B": "B"}
+    formula = r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$"
 
     def __init__(self, cfg: ModelConfig):
         super().__init__(cfg)
@@ -167,9 +161,6 @@ class LTI(Injection):
     def cost(self) -> Cost:
         return Cost(once=self.B.numel())
 
-    def formula(self) -> str:
-        return r"$\bar A$ h + $\bar B$ e, diagonal $\bar A$"
-
     def transition(self) -> Tensor:
         return torch.exp(-F.softplus(self.dt_bias) * torch.exp(self.A_log))
 
@@ -186,15 +177,13 @@ class Orthogonal(LTI):
     """
 
     EPS = 1e-6
+    formula = r"$\bar A$ h without its part along $\bar B$ e, + $\bar B$ e"
 
     def inject(self, h: Tensor, prepared: Prepared, t: int | Tensor) -> Tensor:
         decay, j = prepared
         r, to = (decay * h).float(), j.float()
         along = (r * to).sum(-1, keepdim=True) / (to.square().sum(-1, keepdim=True) + self.EPS)
         return (r - along * to).to(h.dtype) + j
-
-    def formula(self) -> str:
-        return r"$\bar A$ h without its part along $\bar B$ e, + $\bar B$ e"
 
 
 class Boundary(NoInjection):
@@ -225,6 +214,7 @@ class HyperConnections(Injection):
 
     ROLES: ClassVar = {"alpha": "lanes", "M": "lanes", "beta": "lanes"}
     per_loop = True
+    formula = r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out"
 
     def __init__(self, cfg: ModelConfig):
         super().__init__(cfg)
@@ -236,9 +226,6 @@ class HyperConnections(Injection):
     def cost(self) -> Cost:
         d, K = self.cfg.width, self.cfg.lanes
         return Cost(flops=2 * d * (K**2 + K))  # alpha . l and M l
-
-    def formula(self) -> str:
-        return r"$\alpha_t \cdot$ lanes in, $M_t$, $\beta_t$ out"
 
     def spread(self, h: Tensor) -> Tensor:
         return h[..., None, :].expand(*h.shape[:-1], self.cfg.lanes, h.shape[-1])
@@ -300,6 +287,8 @@ def weightless(cfg: ModelConfig) -> Injection:
     except Exception as error:  # whatever a new class raises
         raise InputError(f"injection: {made.__name__} of {cfg.injection} fails, {first_line(error)}") from error
     if not u.shape == end.shape == shape:
-        told = f"{list(u.shape)} and {list(end.shape)} of a state {list(shape)}, return its shape"
-        raise InputError(f"injection: {made.__name__}.inject and pool give {told}")
+        raise InputError(
+            f"injection: {made.__name__}.inject and pool give {list(u.shape)} and {list(end.shape)} of a state "
+            f"{list(shape)}, return its shape"
+        )
     return injection

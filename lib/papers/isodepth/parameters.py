@@ -35,7 +35,13 @@ class IsodepthGrid(IsodepthRuns):
 
     @model_validator(mode="after")
     def _has_runs_enough(self) -> Self:
-        cells = [self.widths.get(budget, []) for budget in getattr(self, "budgets", self.widths)]
+        budgets = getattr(self, "budgets", self.widths)
+        if lacking := [f"{budget:g}" for budget in budgets if budget not in self.widths]:
+            raise ValueError(
+                f"widths: has none for the budget {lacking[0]}; budgets and widths change together, such as "
+                f"-p budgets '[{', '.join(lacking)}]' -p widths '{{{', '.join(f'{x}: [8, 16, 24]' for x in lacking)}}}'"
+            )
+        cells = [self.widths[budget] for budget in budgets]
         runs = sum(map(len, cells)) * len(self.recurrences) * len(self.seeds)
         if runs < self.least_runs:
             raise ValueError(
@@ -58,9 +64,6 @@ class PaperGrid(IsodepthGrid):
     def _has_widths(self) -> Self:
         if not {1} < {*self.recurrences}:
             raise ValueError(f"recurrences: {self.recurrences} needs 1, the plain model, and another")
-        for budget in self.budgets:
-            if budget not in self.widths:
-                raise ValueError(f"widths: has none for the budget {budget:g}, list them")
         lowest = min(self.budgets)
         if len(self.widths[lowest]) < 2:
             raise ValueError(

@@ -12,7 +12,7 @@ GRIDS = [parameters.IsodepthIsoflop, parameters.RecurrenceExponent, parameters.E
 
 @pytest.mark.parametrize("kind", GRIDS)
 def test_a_grid_has_widths_for_every_budget_and_two_for_its_lowest(kind):
-    with one_line("widths: has none for the budget 2e+09, list them"):
+    with one_line("widths: has none for the budget 2e+09", "-p widths '{2e+09: ["):
         given(kind, budgets=[1e9, 2e9], widths={1e9: [8, 16]})
     with one_line("widths: has fewer than two for the budget 4.64e+10, where seeds are repeated, list more"):
         given(kind, widths={budget: [16] for budget in given(kind).budgets})
