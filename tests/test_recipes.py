@@ -15,7 +15,7 @@ RECIPES = {part.partition("\n")[0]: re.findall(r"```(\w+)\n(.*?)```", part, re.S
 SEEN = {
     "Your text": "outputs/text/figures/smoke/instability_rates.png",
     "Your tokenizer": "outputs/my-tokens/figures/smoke/instability_rates.png",
-    "Your runs in a law": "0.459",
+    "Your runs in a law": "phi = 0.459",
     "Phi from the records, without this library": "phi = 0.485",
     "Half the budgets": "outputs/half/figures/smoke/isodepth_isoflop.png",
     "A run's model, its text and its loss against loops": "loops.png",
