@@ -218,7 +218,7 @@ audit: $(READY)
 
 lab: $(READY)
 # --allow-root is for containers, where one is root
-	$(BIN)/jupyter lab --ip 127.0.0.1 --allow-root
+	$(BIN)/jupyter lab --ip 127.0.0.1 --allow-root --LabApp.default_url=/lab/tree/notebooks/start_here.ipynb
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
 lint: $(DEV)

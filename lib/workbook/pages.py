@@ -72,7 +72,8 @@ def page(executed: Path, path: Path) -> None:
         name=executed.stem,
         profile=executed.parent.name,
         binder=places.binder(executed.stem),
-        body=Markup(_without_root(body)),
+        # notebooks that it links to have pages beside it
+        body=Markup(re.sub(r'href="(\w+)\.ipynb"', r'href="\1.html"', _without_root(body))),
     )
     with files.replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from lib.base.parameters import Training
+import pydantic
+
+from lib.base.parameters import Positive, Training
 from lib.config import DataConfig, TrainConfig
 
 
@@ -18,6 +20,26 @@ class MuonRates(Training):
     def rates(self) -> dict[str, float]:
         """The rates under the names of the optimiser's fields (``OptimConfig``)."""
         return dict(muon_lr=self.muon_lr, embedding_lr=self.table_lr, head_lr=self.head_lr, norm_lr=self.norm_lr)
+
+
+class StartHere(Training):
+    """The first notebook. It trains its two small models where ``miniature`` asks for them, and else nothing."""
+
+    miniature: bool
+    width: Positive
+    layers: Positive
+    loops: Positive
+    steps: Positive
+    lr: float
+    seed: int
+    prompt: str
+    new_tokens: Positive
+    csv: str
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _trains_what_is_asked_for(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return {**values, "train": True} if values.get("miniature") else values
 
 
 def text_of(p: Training) -> DataConfig:
