@@ -43,6 +43,7 @@ LATER = ("papermill", "ipykernel.kernelapp", "matplotlib.pyplot", "pandas", "pya
 def main(profile: str, jobs: int, at_once: int, names: Sequence[str]) -> None:
     """For the Makefile. A notebook that fails says why, and holds up no other; then this exits with status 1. SIGTERM
     stops it and what runs as Ctrl-C does."""
+    os.environ.setdefault("TQDM_MININTERVAL", "0.1")  # a bar moves in a terminal; of logs the Makefile says more
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup and some shells want them ignored
             signal.signal(number, _stop)

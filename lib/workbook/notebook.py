@@ -351,6 +351,8 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
         if cut_from:
             print(f"{note} is there, drawn with", ", ".join(f"{name} {drawn[name]}" for name in cut_from))
     filled = Filled.into(namespace, checked.model_dump())
+    if not somebody_is_there():  # each state of a bar is a line of a log
+        os.environ.setdefault("TQDM_MININTERVAL", "10")
     os.chdir(places.ROOT)
     style.use_style(checked.profile)
     return Notebook(
