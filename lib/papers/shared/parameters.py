@@ -27,13 +27,10 @@ class StartHere(Training):
 
     miniature: bool
     width: Positive
-    layers: Positive
     loops: Positive
     steps: Positive
-    lr: float
     seed: int
     prompt: str
-    new_tokens: Positive
     csv: str
 
     @pydantic.model_validator(mode="before")
