@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.kernels import door
-from lib.model.layers import Attention, linear, sees
+from lib.model.layers import Attention, linear, sdpa, sees
 from lib.model.looped import LoopedLM
 
 ROW_TOKENS = 1 << 13  # tokens of a batch, padding included
@@ -145,9 +145,9 @@ class _Layout:
                 at = inner.stop
         self.shape = B, S
         self.choices = [len(row.choices) for row in rows]
-        prefix = [len(row.prefix) for row in rows]
         self.tokens, self.positions, self.own, self.prefix, self.source, self.targets = (
-            torch.as_tensor(x, device=model.angles.device) for x in (tokens, positions, own, prefix, source, targets)
+            torch.as_tensor(x, device=model.angles.device)
+            for x in (tokens, positions, own, [len(row.prefix) for row in rows], source, targets)
         )
         self.angles = model.angles[self.positions.flatten()]
         self.masks: dict[int | None, Tensor] = {}  # by the window of a layer
@@ -168,10 +168,7 @@ class _Layout:
         """What each head has found [B, S, H, D]."""
         projected = attn.project(x, attn.fused(), self.angles, values)
         q, k, v = (y.view(*self.shape, *y.shape[2:]).transpose(1, 2) for y in projected)
-        seen = self.seen(attn.window)
-        grouped = attn.key_heads != attn.heads
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None], enable_gqa=grouped)
-        return out.transpose(1, 2)
+        return sdpa(q, k, v, self.seen(attn.window)[:, None]).transpose(1, 2)
 
 
 def _read(model: LoopedLM, x: Tensor, layout: _Layout) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -183,8 +180,7 @@ def _read(model: LoopedLM, x: Tensor, layout: _Layout) -> list[tuple[np.ndarray,
         logits = model.logits(x[at])
         nll.append(F.cross_entropy(logits, target, reduction="none"))
         hit.append(logits.argmax(-1) == target)
-    ends = np.cumsum(layout.lengths)[:-1]
+    ends, cuts = (np.cumsum(counts)[:-1] for counts in (layout.lengths, layout.choices))
     sums = [part.sum() for part in np.split(torch.cat(nll).double().cpu().numpy(), ends)]
     greedy = [part.all() for part in np.split(torch.cat(hit).cpu().numpy(), ends)]
-    cuts = np.cumsum(layout.choices)[:-1]
     return list(zip(np.split(np.array(sums), cuts), np.split(np.array(greedy), cuts), strict=True))

@@ -109,9 +109,12 @@ def exits_of_rows(model: LoopedLM, x: Tensor, every_layer: bool = False) -> Exit
         measure_exits(model, part[:, :-1], part[:, 1:], every_layer)
         for part in x.split(max(1, EXIT_TOKENS // (x.shape[1] - 1)))
     ]
-    loss, divergence = (np.concatenate([getattr(part, name) for part in parts], 1) for name in ("loss", "divergence"))
-    scores = {name: np.concatenate([part.scores[name] for part in parts], 1) for name in parts[0].scores}
-    return Exits(parts[0].depth, loss, divergence, scores)
+    return Exits(
+        parts[0].depth,
+        np.concatenate([part.loss for part in parts], 1),
+        np.concatenate([part.divergence for part in parts], 1),
+        {name: np.concatenate([part.scores[name] for part in parts], 1) for name in parts[0].scores},
+    )
 
 
 def jensen_shannon(log_p: Tensor, log_q: Tensor) -> Tensor:

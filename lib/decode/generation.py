@@ -27,7 +27,7 @@ from lib.base import seeds
 from lib.base.errors import Checked, InputError
 from lib.decode.exits import CRITERIA, GATE, PREDICTING, SCORES, Seen
 from lib.model.injection import Prepared, per_token
-from lib.model.layers import Attention, linear, sees
+from lib.model.layers import Attention, linear, sdpa, sees
 from lib.model.looped import LoopedLM
 
 SCORED = 1 << 14  # tokens that ``score`` has in the loop at once
@@ -219,8 +219,9 @@ class Tokens:
     def pieces(self) -> list[tuple[int, int]]:
         """(start, stop) of each row's tokens, in pieces: a piece looks no further than its last position."""
         cuts = [0, *(np.flatnonzero(self.rows[1:] != self.rows[:-1]) + 1).tolist(), len(self.rows)]
-        rows = itertools.pairwise(cuts)
-        return [(at, min(at + PIECE, stop)) for start, stop in rows for at in range(start, stop, PIECE)]
+        return [
+            (at, min(at + PIECE, stop)) for start, stop in itertools.pairwise(cuts) for at in range(start, stop, PIECE)
+        ]
 
     def __getitem__(self, which: np.ndarray) -> "Tokens":
         index = torch.as_tensor(which, device=self.h.device)
@@ -274,9 +275,8 @@ class Decoder:
         self.gone = np.zeros(0, dtype=int)  # which of them have left since the last loop
         self.count = np.zeros(rows, dtype=int)  # tokens of each row that are on their way
         self.reached = np.zeros(rows, dtype=int)  # positions of each row that are taken
-        self.noise = None
-        if cfg.state_init != "prelude":
-            self.noise = model.initial_state(weight.new_zeros(1, length, cfg.width, dtype=model.residual_dtype), None)
+        e = weight.new_zeros(1, length, cfg.width, dtype=model.residual_dtype)
+        self.noise = None if cfg.state_init == "prelude" else model.initial_state(e, None)
         # keys and values: [loops, B, P, 2, KV, D] of each unique layer, the looped ones side by side
         shape = rows, length, 2, cfg.key_heads, cfg.head_dim
         self.looped = weight.new_zeros(cfg.recur, self.T, *shape, dtype=model.compute_dtype)
@@ -326,8 +326,8 @@ class Decoder:
             self.reached[row] += len(tokens)
             self.count[row] += len(tokens)
         given = torch.tensor([[token for _, tokens in entering for token in tokens]], device=self.device)
-        nothing = torch.empty(0, device=self.device)  # what they carry is computed once they are faced
-        new = Tokens(np.stack((rows, positions, np.zeros_like(rows))), nothing, (), {}, None)
+        # what they carry is computed once they are faced
+        new = Tokens(np.stack((rows, positions, np.zeros_like(rows))), torch.empty(0, device=self.device), (), {}, None)
         self._face(new)
         e, new.values, _ = model.before(given, self._attend)
         h = e if self.noise is None else self.noise[:, new.where[1]]
@@ -405,10 +405,8 @@ class Decoder:
             mask = None
             if stop - start > 1:
                 at = torch.as_tensor(positions, device=self.device)
-                mask = sees(at, torch.arange(first, int(positions[-1]) + 1, device=self.device), attn.window)
-            grouped = attn.key_heads != attn.heads
-            y = F.scaled_dot_product_attention(q[:, :, start:stop], keys, vals, attn_mask=mask, enable_gqa=grouped)
-            parts.append(y)
+                mask = sees(at, torch.arange(first, end, device=self.device), attn.window)
+            parts.append(sdpa(q[:, :, start:stop], keys, vals, mask))
         out = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
         return linear(out.transpose(1, 2).flatten(2), attn.out.weight)
 

@@ -42,8 +42,11 @@ def workloads(model: LoopedLM, x: Tensor, batch: int, prompt: int, new_tokens: i
     parts = x[: max(batch, 16)].split(batch)
 
     def decoding(leave: Exit) -> list[int]:
-        answers = generate(model, prompts, new_tokens, leave, warm, batch=batch)
-        return [loops for answer in answers for loops in (*answer.prompt_loops, *answer.loops[1:])]
+        return [
+            loops
+            for answer in generate(model, prompts, new_tokens, leave, warm, batch=batch)
+            for loops in (*answer.prompt_loops, *answer.loops[1:])
+        ]
 
     def prefill(leave: Exit) -> list[int]:
         taken = [score(model, part[:, :-1], part[:, 1:], leave).loops.ravel() for part in parts]

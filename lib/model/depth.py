@@ -25,8 +25,7 @@ def split(loops: np.ndarray, backprop_loops: int | None) -> tuple[np.ndarray, np
 
 def turns(n: np.ndarray, k: np.ndarray) -> list[tuple[int, bool]]:
     """(how many rows run, whether with gradient) in each loop of a batch: all rows make their n, and then their k."""
-    without = [(int((n > t).sum()), False) for t in range(n.max())]
-    return without + [(int((k > t).sum()), True) for t in range(k.max())]
+    return [(int((of > t).sum()), of is k) for of in (n, k) for t in range(of.max())]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,9 +81,7 @@ class DepthRule:
         k = self.cfg.max_backprop_loops
         if self.cfg.fill:
             return drawn, np.full_like(drawn, k)
-        if self.cfg.on_top:
-            return drawn, np.minimum(drawn, k or 0)
-        return split(drawn, k)
+        return (drawn, np.minimum(drawn, k or 0)) if self.cfg.on_top else split(drawn, k)
 
     @property
     def _poisson_mean(self) -> int:
@@ -100,8 +97,7 @@ class DepthRule:
             return max(int(random.poisson(mean)), 0 if self.cfg.fill else 1)
         if mean == 0:
             return 1
-        tau = random.normal(np.log(mean) - SIGMA**2 / 2, SIGMA)
-        return int(random.poisson(np.exp(tau))) + 1
+        return 1 + int(random.poisson(np.exp(random.normal(np.log(mean) - SIGMA**2 / 2, SIGMA))))
 
 
 def _poisson(mean: float, last: int) -> np.ndarray:

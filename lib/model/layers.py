@@ -89,15 +89,13 @@ def attention_kind(device: torch.device, dtype: torch.dtype, length: int) -> str
     half = dtype in (torch.bfloat16, torch.float16)
     if device.type == "cuda" and half and _HAS_FLASH:
         return "flash"
-    if device.type == "cpu" and half and length <= 512:
-        return "bmm"
-    return "sdpa"
+    return "bmm" if device.type == "cpu" and half and length <= 512 else "sdpa"
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Tensor:
     """Causal softmax attention of q [B, S, H, D] over k and v [B, S, KV, D], where H / KV query heads in a row share a
     key head; with a window a position sees itself and the window - 1 before it."""
-    S, grouped = q.shape[1], q.shape[2] != k.shape[2]
+    S = q.shape[1]
     window = None if window is None or window >= S else window
     kind = attention_kind(q.device, q.dtype, S)
     if kind == "flash":
@@ -105,14 +103,19 @@ def attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Ten
 
         return flash_attn_func(q, k, v, causal=True, window_size=(-1 if window is None else window - 1, 0))
     if kind == "bmm":
-        if grouped:
+        if q.shape[2] != k.shape[2]:
             k, v = (t.repeat_interleave(q.shape[2] // t.shape[2], 2) for t in (k, v))
         return _bmm_attention(q, k, v, window)
     at = torch.arange(S, device=q.device)
     mask = None if window is None else sees(at, at, window)
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped)
-    return y.transpose(1, 2)
+    return sdpa(q, k, v, mask, is_causal=mask is None).transpose(1, 2)
+
+
+def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool = False) -> Tensor:
+    """Torch's attention of q [B, H, Q, D] over k and v [B, KV, K, D]."""
+    grouped = q.shape[1] != k.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, enable_gqa=grouped)
 
 
 def sees(queries: Tensor, keys: Tensor, window: int | None) -> Tensor:
@@ -220,8 +223,7 @@ class MoE(nn.Module):
         E, F_expert, d = cfg.experts, cfg.mlp_width // cfg.active_experts, cfg.width
         self.k = cfg.active_experts
         self.router = nn.Linear(d, E, bias=False)
-        self.gate = nn.Parameter(torch.empty(E, F_expert, d))
-        self.up = nn.Parameter(torch.empty(E, F_expert, d))
+        self.gate, self.up = (nn.Parameter(torch.empty(E, F_expert, d)) for _ in range(2))
         self.down = nn.Parameter(torch.empty(E, d, F_expert))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Routing]:
@@ -247,8 +249,7 @@ class MoE(nn.Module):
         else:  # a few rows, or a router that has collapsed: nothing is computed, nor a weight read, for nobody
             slots = (so_far[-1].cumsum(0) - so_far[-1])[taken] + rank
             runs = torch.empty_like(x).index_copy(0, slots, x).split(counts)
-            each = zip(runs, zip(*(w.unbind() for w in weights), strict=True), strict=True)
-            y = torch.cat([expert(run, *own) for run, own in each])
+            y = torch.cat(list(map(expert, runs, *(w.unbind() for w in weights))))
         return Pick.apply(y, slots)  # type: ignore[no-untyped-call]
 
 

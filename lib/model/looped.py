@@ -88,8 +88,7 @@ class LoopedLM(nn.Module):
         self.final_norm = norm(cfg)
         self.head = None if cfg.tied else nn.Linear(cfg.width, cfg.vocab_size, bias=False)
         self.head_loss: LossesAndGradient = losses_and_gradient
-        angles = rope_angles(cfg.context, cfg.head_dim, cfg.rope_base)
-        self.register_buffer("angles", angles, persistent=False)
+        self.register_buffer("angles", rope_angles(cfg.context, cfg.head_dim, cfg.rope_base), persistent=False)
         if seed is not None:
             self._init_weights(seed)
 
@@ -155,9 +154,7 @@ class LoopedLM(nn.Module):
             n, k = depth.DepthRule(self.cfg).sample(draw.seed, draw.step, draw.rows)
         else:
             n, k = depth.split(self.loops_of(rows, loops), self.cfg.max_backprop_loops)
-        if torch.is_grad_enabled():
-            return n, k
-        return 0 * n, n + k  # there is nothing to truncate
+        return (n, k) if torch.is_grad_enabled() else (0 * n, n + k)  # without gradient nothing is truncated
 
     def loops_of(self, rows: int, loops: int | Tensor | None) -> np.ndarray:
         """The loops [B] of each row, mean_loops where None. Raises InputError for loops that the model cannot make."""
@@ -277,9 +274,8 @@ class LoopedLM(nn.Module):
         if self.cfg.coda_norm:
             x = self.final_norm(x)
         x, uses = self._stack(self.coda, self.cfg.prelude + self.cfg.recur, x, values, attend)
-        if self.cfg.loop_norm == "closing":  # the last loop has ended in it
-            return x.to(self.compute_dtype), uses
-        return self.final_norm(x, self.compute_dtype), uses
+        closed = self.cfg.loop_norm == "closing"  # the last loop has ended in the final norm
+        return x.to(self.compute_dtype) if closed else self.final_norm(x, self.compute_dtype), uses
 
     def _stack(
         self, blocks: nn.ModuleList, first: int, x: Tensor, values: dict[int, Tensor], attend: LayerAttend | None = None
@@ -377,8 +373,7 @@ class LoopedLM(nn.Module):
     def _init_weights(self, seed: int) -> None:
         """By the table of lib/model/parameterisation.py; each tensor's draw depends on the seed and its name."""
         for name, weight in self.named_parameters():
-            start = parameterisation.init(self.cfg, name, weight.shape)
-            start.apply(weight, seeds.torch_stream("init " + name, seed))
+            parameterisation.init(self.cfg, name, weight.shape).apply(weight, seeds.torch_stream("init " + name, seed))
 
     def save(self, path: Path) -> None:
         """safetensors with the config, and the precision that the model computes in, in the metadata."""

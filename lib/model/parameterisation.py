@@ -97,9 +97,8 @@ def role(cfg: ModelConfig, name: str) -> str:
 def of_muon(what: str, optim: OptimConfig) -> bool:
     """Whether Muon or MuonH takes a parameter of this role. A concatenating injection is a matrix to 000, while 001
     leaves all parameters of an injection to AdamW."""
-    if optim.name == "adamw":
-        return False
-    return what in BLOCK_MATRICES or (what == "injection" and optim.injection == "matrix")
+    takes = what in BLOCK_MATRICES or (what == "injection" and optim.injection == "matrix")
+    return takes and optim.name != "adamw"
 
 
 # ---- how a parameter starts ------------------------------------------------------------------------------------------

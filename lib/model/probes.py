@@ -119,8 +119,10 @@ def hidden_states(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> 
     computed; layers outside the loop have loop 0, those in it 1 to ``loops``, mean_loops when None. In eval mode."""
     uses = _uses(model, model.blocks, tokens, loops)
     passes = numbered([layer for layer, _, _ in uses])
-    loop_of = [(layer, i + 1 if layer in model.looped_layers else 0) for layer, i in passes]
-    return dict(zip(loop_of, (state for _, _, state in uses), strict=True))
+    return {
+        (layer, i + 1 if layer in model.looped_layers else 0): state
+        for (layer, i), (_, _, state) in zip(passes, uses, strict=True)
+    }
 
 
 @torch.no_grad()
@@ -129,8 +131,7 @@ def stream(model: LoopedLM, tokens: Tensor, every: int | None = None) -> Tensor:
     every ``every`` uses of one of its layers, which is every loop when None (002, Eq. 1 and 2); before a ``loop_norm``,
     if there is one. In eval mode."""
     uses, every = _uses(model, [*model.recur], tokens), every or len(model.recur)
-    _, entry, _ = uses[0]
-    return torch.stack([entry.float(), *(after.float() for _, _, after in uses[every - 1 :: every])])
+    return torch.stack([uses[0][1].float(), *(after.float() for _, _, after in uses[every - 1 :: every])])
 
 
 def increment_cosines(states: Tensor) -> Tensor:
@@ -156,5 +157,4 @@ def looped_choices(model: LoopedLM, tokens: Tensor) -> dict[tuple[int, int], Ten
     with model.evaluating():
         _, end = model.hidden(tokens)
     uses = [use for use in end.routing if use.layer in model.looped_layers]
-    passes = numbered([use.layer for use in uses])
-    return dict(zip(passes, (use.routing.chosen for use in uses), strict=True))
+    return dict(zip(numbered([use.layer for use in uses]), (use.routing.chosen for use in uses), strict=True))

@@ -61,9 +61,8 @@ def router_loss(cfg: ModelConfig, uses: list[LayerUse], ranks: Ranks) -> Tensor:
         torch.stack([r.share for r in routings]),
         torch.stack([(r.chosen[..., 0] >= 0).sum() for r in routings]).float(),
     )
-    routings = [r._replace(share=share) for r, share in zip(routings, shares, strict=True)]
-    balance = (weights * torch.stack([routing.balance for routing in routings])).mean()
-    z = (weights * torch.stack([routing.z for routing in routings])).mean()
+    balances = [r._replace(share=share).balance for r, share in zip(routings, shares, strict=True)]
+    balance, z = ((weights * torch.stack(losses)).mean() for losses in (balances, [r.z for r in routings]))
     return cfg.balance_loss * balance + cfg.router_z_loss * z
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
@@ -40,13 +39,9 @@ def read(source: Path | str) -> tuple[Tensors, dict[str, str], dict[str, Any]]:
     pytorch_model.bin or its shards, these are read, tensors alone. Raises InputError, in one line, also where a number
     is not finite."""
     path = local(source)
-    tensors: Tensors = {}
-    metadata: dict[str, str] = {}
-    for file in files_of(path):
-        held, said = _opened(file)
-        tensors |= held
-        metadata |= said
-    tensors = _unwrapped(tensors)
+    opened = [_opened(file) for file in files_of(path)]
+    tensors = _unwrapped({name: tensor for held, _ in opened for name, tensor in held.items()})
+    metadata = {field: text for _, said in opened for field, text in said.items()}
     refuse([f"{name} is not finite" for name in sorted(tensors) if not _finite(tensors[name])], "restore the file")
     beside = (path if path.is_dir() else path.parent) / "config.json"
     return tensors, metadata, _read_json(beside) if beside.exists() else {}
@@ -83,8 +78,9 @@ def _opened(file: Path) -> tuple[Tensors, dict[str, str]]:
             raise ValueError("it holds other things than tensors")
         return held, {}
     except Exception as error:  # of pickle, zipfile, torch and safetensors
-        said = first_line(error)
-        raise InputError(f"path: {file} cannot be read as tensors ({said}), give a model.safetensors") from None
+        raise InputError(
+            f"path: {file} cannot be read as tensors ({first_line(error)}), give a model.safetensors"
+        ) from None
 
 
 def _finite(tensor: Tensor) -> bool:
