@@ -102,12 +102,10 @@ def depth_frame(cases: Sequence[AtDepths], found: Sequence[dict[str, Any]]) -> "
     """What ``losses_by_depth`` found: a frame with one row a run and depth, columns key, T and loss."""
     import pandas as pd
 
-    rows = [
-        {"key": case.run, "T": int(T), "loss": loss}
-        for case, losses in zip(cases, found, strict=True)
-        for T, loss in losses.items()
-    ]
-    return pd.DataFrame(rows, columns=["key", "T", "loss"])
+    return pd.DataFrame(
+        ((case.run, int(T), loss) for case, losses in zip(cases, found, strict=True) for T, loss in losses.items()),
+        columns=["key", "T", "loss"],
+    )
 
 
 def run_model(cfg: RunConfig, store: RunStore) -> LoopedLM:

@@ -18,7 +18,7 @@ from lib.config import ModelConfig, RunConfig
 from lib.flops import count, run_flops
 from lib.model.looped import Draw, LoopedLM
 from lib.store.runs import RunStore
-from lib.sweep.cluster import Cluster, Nodes, connected
+from lib.sweep.cluster import Cluster, connected
 from lib.sweep.finished import Runs
 from lib.sweep.jobs import Progress, Show, check_hours, flop_bar, spell, work_through
 from lib.sweep.measurements import Asked, name
@@ -47,8 +47,7 @@ def sweep(
             "jobs: torchrun trains one run on all its processes, call lib.train.loop.train for each run instead"
         )
     todo, asked = missing(configs, store), len({cfg.key for cfg in configs})
-    engine: Engine = connected(cluster) if cluster and todo else contextlib.nullcontext(Here(jobs))
-    with engine as where:
+    with connected(cluster) if cluster and todo else contextlib.nullcontext(Here(jobs)) as where:
         if todo:
             at_once, flops = where.at_once(todo), sum(map(run_flops, todo))
             needed = hours(todo, at_once)
@@ -84,9 +83,6 @@ class Here:
     def train(self, configs: Sequence[RunConfig], store: RunStore, show: Show) -> None:
         """Trains every run, begun in this order; ``show`` is told how much of each is done."""
         work_through(functools.partial(_train, store), configs, self.at_once(configs), show)
-
-
-Engine = contextlib.AbstractContextManager[Here | Nodes]
 
 
 def _train(store: RunStore, cfg: RunConfig, progress: Progress) -> None:

@@ -1,5 +1,3 @@
 """One run: the loop, the optimisers, the evaluation."""
 
-from lib.train.loop import train
-
-__all__ = ["train"]
+from lib.train.loop import train as train

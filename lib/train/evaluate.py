@@ -60,8 +60,7 @@ def depth_sweep(model: LoopedLM, batch: np.ndarray, depths: Sequence[int], state
 
 def _parts(model: LoopedLM, batch: np.ndarray) -> tuple[Tensor, ...]:
     """The rows on the model's device, as many at once as a forward pass takes."""
-    rows = torch.as_tensor(batch, device=model.embed.weight.device)
-    return rows.split(max(1, EVAL_TOKENS // (batch.shape[1] - 1)))
+    return torch.as_tensor(batch, device=model.embed.weight.device).split(max(1, EVAL_TOKENS // (batch.shape[1] - 1)))
 
 
 def check_tokenizer(tokenizer: str, size: int, vocab_size: int) -> None:
@@ -129,8 +128,7 @@ class Followed:
         loops = own if model.injection.per_loop else max(TRACED_LOOPS, own)
         trace = state_trace(model, self._some(model), loops)
         if self.cfg.model.injection == "none":
-            cosines = increment_cosines(stream(model, self._some(model)))
-            trace["cosine"], trace["last cosine"] = mean_cosines(cosines)
+            trace["cosine"], trace["last cosine"] = mean_cosines(increment_cosines(stream(model, self._some(model))))
         return {f"trace {place}": value for place, value in trace.items()}
 
     def _some(self, model: LoopedLM) -> Tensor:

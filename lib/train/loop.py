@@ -58,9 +58,8 @@ def train(
     """
     if store is None:
         with tempfile.TemporaryDirectory() as folder:
-            alone = RunStore(Path(folder) / "runs")
-            result = train(cfg, alone, checkpoint_seconds=math.inf, progress=progress)
-            return RunResult(cfg, result.status, result.summary, result.metrics, result.provenance)
+            result = train(cfg, RunStore(Path(folder) / "runs"), checkpoint_seconds=math.inf, progress=progress)
+            return dataclasses.replace(result, config=cfg, path=None)
     cfg = cfg.planned
     together = distributed.here()
     together.rows(0, cfg.train.micro_batch or cfg.train.batch)  # refuses what does not divide
@@ -70,8 +69,7 @@ def train(
         if finished := _finished(cfg, store, together):  # another process has trained it meanwhile
             return finished
         with processes.one_thread_on_cpu():
-            training = _Training(cfg, store, together)
-            return training.run(checkpoint_seconds, progress or (lambda step, loss: None))
+            return _Training(cfg, store, together).run(checkpoint_seconds, progress or (lambda step, loss: None))
 
 
 def _finished(cfg: RunConfig, store: RunStore, together: Ranks) -> RunResult | None:
@@ -190,8 +188,7 @@ class _Training:
     def _checkpoint(self) -> None:
         """Writes model, optimiser and position to one file, which does not depend on the number of processes; any
         number can go on from it."""
-        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= self.optimizer.state()
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()} | self.optimizer.state()
         if self.ranks.first:
             position = {"key": self.cfg.key, "step": self.step, "seconds": self.seconds}
             save(tensors, {**position, "metrics": self.followed.columns}, self.partial)
@@ -205,8 +202,7 @@ class _Training:
             tensors, position = load(self.partial)
             if position["key"] != self.cfg.key:
                 raise ValueError(f"it is one of run {position['key']}")
-            weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
-            load_strictly(self.model, weights)
+            load_strictly(self.model, {k[len("model.") :]: v for k, v in tensors.items() if k.startswith("model.")})
             self.optimizer.load_state(tensors)
             self.step, self.seconds = position["step"], position["seconds"]
             self.followed.columns = position["metrics"]
@@ -214,8 +210,10 @@ class _Training:
             problem = error
         if self.ranks.first_says(problem is not None):
             if self.ranks.first:
-                damage = f"the checkpoint of run {self.cfg.key} is damaged ({problem})"
-                print(f"{damage}: set aside as {files.set_aside(self.partial).name}, starting anew")
+                print(
+                    f"the checkpoint of run {self.cfg.key} is damaged ({problem}): set aside as "
+                    f"{files.set_aside(self.partial).name}, starting anew"
+                )
             del self.model, self.loss, self.optimizer  # there may be no room for two
             self._begin()
         elif problem is not None:

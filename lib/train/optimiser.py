@@ -138,8 +138,7 @@ class Stack:
     def __init__(self, members: Placed, ranks: Ranks):
         self.parameters = [*members.values()]
         self.counts = [math.prod(p.shape[:-2]) for p in self.parameters]  # how many matrices each is
-        rates = torch.tensor([placement.lr for placement in members])
-        self.lr = rates.repeat_interleave(torch.tensor(self.counts))  # [n]
+        self.lr = torch.tensor([p.lr for p in members]).repeat_interleave(torch.tensor(self.counts))  # [n]
         self.own = ranks.share(sum(self.counts))  # the m of them that are this process's
         (R, C), device = self.parameters[0].shape[-2:], self.parameters[0].device
         zeros = functools.partial(torch.zeros, self.own.stop - self.own.start, device=device)
@@ -149,8 +148,7 @@ class Stack:
 
     def matrices(self, tensors: Sequence[Tensor]) -> Tensor:
         """This process's matrices [m, R, C] of the parameters, or of tensors of their shapes."""
-        every = [x.detach().reshape(-1, *self.momentum.shape[1:]) for x in tensors]
-        return torch.cat(every)[self.own]
+        return torch.cat([x.detach().reshape(-1, *self.momentum.shape[1:]) for x in tensors])[self.own]
 
 
 class Muon:
@@ -164,8 +162,7 @@ class Muon:
         self.cfg, self.dtype, self.ranks = cfg, dtype, ranks
         by_shape: dict[str, Placed] = {}
         for placement, parameter in parameters.items():
-            R, C = parameter.shape[-2:]
-            by_shape.setdefault(f"{R}x{C}", {})[placement] = parameter
+            by_shape.setdefault("{}x{}".format(*parameter.shape[-2:]), {})[placement] = parameter
         self.stacks = {shape: Stack(members, ranks) for shape, members in by_shape.items()}
 
     @torch.no_grad()
@@ -205,8 +202,7 @@ class Muon:
 
     def _reduce_variance(self, U: Tensor, variance: Tensor) -> Tensor:
         """Divide by the running rms of each row or column, keeping the Frobenius norm of the update."""
-        along = -1 if variance.shape[-1] == 1 else -2
-        variance.lerp_(U.square().mean(along, keepdim=True), 1 - self.beta2)
+        variance.lerp_(U.square().mean(-1 if variance.shape[-1] == 1 else -2, keepdim=True), 1 - self.beta2)
         reduced = U * variance.clamp_min(1e-10).rsqrt()
         return reduced * (_norm(U) / _norm(reduced).clamp_min(1e-10))
 
@@ -249,8 +245,7 @@ def orthogonalize(matrices: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tens
 @door.served_by(door.orthogonalize)
 def _orthogonalized(x: Tensor, steps: Sequence[tuple[float, float, float]], room: float) -> Tensor:
     tall = x.shape[-2] > x.shape[-1]
-    if tall:
-        x = x.mT
+    x = x.mT if tall else x
     x = x / (room * _norm(x) + 1e-6)
     for a, b, c in steps:
         A = x @ x.mT
@@ -328,9 +323,8 @@ class Optimizer:
         self.parameters = list(parameters.values())  # to walk through a model's parts takes longer than its norm
         self.placements = placements(model, cfg, steps, tokens_per_step)
         self.adamw = AdamW(cfg, {p: parameters[p.name] for p in self.placements if p.optimizer == "adamw"})
-        kind = MuonH if cfg.name == "muonh" else Muon
         matrices = {p: parameters[p.name] for p in self.placements if p.optimizer != "adamw"}
-        self.muon = kind(cfg, matrices, model.compute_dtype, ranks)
+        self.muon = (MuonH if cfg.name == "muonh" else Muon)(cfg, matrices, model.compute_dtype, ranks)
 
     def step(self, step: int) -> None:
         """One update with the gradients that are there; step counts from 0."""
@@ -353,8 +347,9 @@ class Optimizer:
 
     def state(self) -> dict[str, Tensor]:
         """Everything an update depends on; of several processes all have to call."""
-        matrices = {name: self.ranks.gather(own, sum(of.counts)) for name, (of, own) in self.muon.kept().items()}
-        return self.adamw.kept() | matrices
+        return self.adamw.kept() | {
+            name: self.ranks.gather(own, sum(stack.counts)) for name, (stack, own) in self.muon.kept().items()
+        }
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         for name, value in self.adamw.kept().items():
