@@ -78,14 +78,13 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     cost, injection = inject.cost(), sum(weight.numel() for weight in inject.parameters())
     readout = d * d if cfg.readout else 0
     loop_norm = norm * (cfg.loop_norm == "own")
-    exit_gate = (d + 1) * cfg.exit_gate
-    model_norms = norm * (1 + cfg.embed_norm + cfg.prelude_norm)
     table = cfg.vocab_size * d
     tables = table * (1 if cfg.tied else 2)
     n_embedding = tables + table * sum(map(cfg.has_values, range(cfg.layers)))
 
-    n_once = sum(layer.matmuls + layer.vectors for layer in once) + readout + model_norms
-    n_rec = sum(layer.matmuls + layer.vectors for layer in recur) + injection + loop_norm + exit_gate
+    n_once = sum(layer.matmuls + layer.vectors for layer in once) + readout
+    n_once += norm * (1 + cfg.embed_norm + cfg.prelude_norm)
+    n_rec = sum(layer.matmuls + layer.vectors for layer in recur) + injection + loop_norm + (d + 1) * cfg.exit_gate
     n_once_stored = n_once + sum(layer.stored - layer.matmuls for layer in once)
     n_rec_stored = n_rec + sum(layer.stored - layer.matmuls for layer in recur)
     n_params = n_embedding + n_once_stored + n_rec_stored
@@ -100,7 +99,6 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
     n, k = (int(x) for x in depth.split(np.array(r), cfg.max_backprop_loops))
     published = functools.partial(_published, cfg, S, inject, once, recur, table, n_params, n_active)
     training, forward = published(passes=6, looped=2 * n + 6 * k), published(passes=2, looped=2 * r)
-    around = cfg.recur and (cfg.prelude or cfg.coda)
     return Counts(
         n_params=n_params,
         n_embedding=n_embedding,
@@ -113,7 +111,7 @@ def count(cfg: ModelConfig, seq_len: int | None = None, backprop_loops: int | No
         n_usage=n_embedding + n_once + loop_norm + per_loop_only + r * (n_rec - loop_norm - per_loop_only),
         flops_per_token=3 * per_pass + (no_grad + 3 * grad) * per_loop,
         flops_per_token_forward=per_pass + r * per_loop,
-        flops_per_token_published=training["001" if cfg.tied else "000" if around else "004"],
+        flops_per_token_published=training["001" if cfg.tied else "000" if cfg.recur and once else "004"],
         published=training,
         published_forward=forward,
         mean_loops=r,
@@ -126,8 +124,8 @@ def run_flops(cfg: RunConfig, steps: int | None = None) -> float:
     before = min(steps, cfg.train.grown)  # while it makes fewer loops
     flops = (steps - before) * cfg.tokens_per_step * count(cfg.model, cfg.data.context).flops_per_token
     if before:
-        small = cfg.model.replace(mean_loops=cfg.train.grow_from)
-        flops += before * cfg.tokens_per_step * count(small, cfg.data.context).flops_per_token
+        small = count(cfg.model.replace(mean_loops=cfg.train.grow_from), cfg.data.context)
+        flops += before * cfg.tokens_per_step * small.flops_per_token
     return flops
 
 
@@ -171,5 +169,9 @@ def _published(
     of_000 += looped * (core + inject) + 2 * cfg.width * windows
     everything_else = n_params - table - sum(layer.stored + layer.vectors for layer in recur)
     attention = 2 * cfg.width * S * (passes * len(once) + looped * len(recur))
-    of_001 = passes * everything_else + looped * core + attention
-    return {"000": of_000, "001": of_001, "003": of_000, "004": passes * n_active}
+    return {
+        "000": of_000,
+        "001": passes * everything_else + looped * core + attention,
+        "003": of_000,
+        "004": passes * n_active,
+    }

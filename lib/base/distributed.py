@@ -117,14 +117,10 @@ def here() -> Ranks:
 # ---- the loss --------------------------------------------------------------------------------------------------------
 
 
-#: a LoopedLM, of which this module knows that it has a loss
-Model = Any
-
-
 class _Loss(nn.Module):
     """A model whose call is its loss: DDP acts when the module that it wraps is called."""
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Any):
         super().__init__()
         self.model = model
 
@@ -132,8 +128,8 @@ class _Loss(nn.Module):
         return self.model.loss(*arguments, **named)
 
 
-def distribute(model: Model, ranks: Ranks) -> Callable[..., Any]:
-    """``model.loss`` on all processes: gradients of the mean over them appear in the model's parameters."""
+def distribute(model: Any, ranks: Ranks) -> Callable[..., Any]:
+    """``model.loss`` of a LoopedLM on all processes: gradients of the mean over them appear in its parameters."""
     model.to(ranks.device)
     if ranks.size == 1:
         return model.loss
@@ -167,6 +163,5 @@ def of_all_tokens(ranks: Ranks, slots: list[tuple[int, int]], shares: Tensor, to
     everybodys[at] = torch.cat((shares * tokens[:, None], tokens[:, None]), 1)
     everybodys = ranks.mean(everybodys) * ranks.size
     total = everybodys[:, -1]
-    uses = (total > 0).sum()
-    weights = ranks.size * tokens / total[at] / uses * len(slots)
+    weights = ranks.size * tokens / total[at] / (total > 0).sum() * len(slots)
     return everybodys[at, :-1] / total[at, None], weights

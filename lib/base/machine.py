@@ -29,8 +29,7 @@ def device_name() -> str:
     """The accelerator's name, or the processor's architecture with the number formats that matter here."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    formats = "avx512_bf16" if torch.cpu._is_avx512_bf16_supported() else "no bf16"
-    return f"cpu {platform.machine()} ({formats})"
+    return f"cpu {platform.machine()} ({'avx512_bf16' if torch.cpu._is_avx512_bf16_supported() else 'no bf16'})"
 
 
 @functools.cache
@@ -45,9 +44,7 @@ def machine() -> dict[str, Any]:
     said = _of_processor()
     family = "".join(f", {name} {said[name]}" for name in ("cpu family", "model") if name in said)
     flags = said.get("flags", said.get("Features", "")).split()
-    version = b""
-    if compiler():
-        version = subprocess.run([compiler(), "--version"], capture_output=True).stdout
+    version = subprocess.run([compiler(), "--version"], capture_output=True).stdout if compiler() else b""
     return {
         "cpu": said.get("model name", platform.processor()) + family,
         "instructions": " ".join(sorted(flag for flag in flags if flag.startswith(SETS))),
@@ -61,8 +58,7 @@ def _of_processor(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
         first = path.read_text(encoding="utf-8").strip().split("\n\n")[0]
     except OSError:
         return {}
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
 
 
 def provenance() -> dict[str, Any]:

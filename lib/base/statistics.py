@@ -10,6 +10,7 @@ import scipy.special
 from numpy.typing import ArrayLike
 
 LEVEL = 0.95
+Z = scipy.special.ndtri((1 + LEVEL) / 2)  # standard errors from the middle of a normal interval to its end
 MOST_REPLICATES = 1000  # beyond these nobody would go
 
 
@@ -122,11 +123,10 @@ def replicates(effect: float, spreads: Sequence[float], wanted: float = 0.8, lev
 def resampled_replicates(effect: float, widths: Sequence[float], wanted: float = 0.8) -> int | None:
     """The same for numbers that were resampled over a whole grid: how many such grids, where the 95 % intervals of one
     grid have these ``widths`` and shrink with the root of their number."""
-    z = scipy.special.ndtri((1 + LEVEL) / 2)
 
     def enough(n: int) -> bool:
-        errors = [width / (2 * z) / math.sqrt(n) for width in widths]
-        return math.prod(scipy.special.ndtr(effect / error - z) if error else 1.0 for error in errors) >= wanted
+        errors = [width / (2 * Z) / math.sqrt(n) for width in widths]
+        return math.prod(scipy.special.ndtr(effect / error - Z) if error else 1.0 for error in errors) >= wanted
 
     return _fewest(enough) if effect > 0 and all(map(math.isfinite, widths)) else None
 
@@ -156,9 +156,8 @@ def fresh_resamples(comparisons: Mapping[str, Comparison], draws: int, seed: int
     """The same for numbers that were resampled: a fresh grid's estimate lies around this one's by sqrt(2) of its
     standard error, and its intervals are as wide."""
     random = np.random.default_rng(seed)
-    z = scipy.special.ndtri((1 + LEVEL) / 2)
     shifts = {
-        name: random.normal(0.0, math.sqrt(2) * (one.own.high - one.own.low) / (2 * z), draws)
+        name: random.normal(0.0, math.sqrt(2) * (one.own.high - one.own.low) / (2 * Z), draws)
         for name, one in comparisons.items()
     }
 

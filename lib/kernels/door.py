@@ -18,12 +18,11 @@ from lib.kernels import functions
 FEW = 64  # rows below which a call costs more than it gains: a decoder's
 
 Plain = TypeVar("Plain", bound=Callable[..., Any])
-#: a function of what the plain one is given, whose result is NotImplemented where it does not serve
-Twin = Callable[..., Any]
 
 
-def served_by(twin: Twin) -> Callable[[Plain], Plain]:
-    """Has a plain function's work done by its ``twin`` where that serves."""
+def served_by(twin: Callable[..., Any]) -> Callable[[Plain], Plain]:
+    """Has a plain function's work done by its ``twin`` where that serves: a function of what the plain one is given,
+    whose result is NotImplemented where it does not."""
 
     def decorate(plain: Plain) -> Plain:
         @functools.wraps(plain)
@@ -55,9 +54,8 @@ def serve(x: Tensor, *others: Tensor | None) -> bool:
 
 
 def linear(x: Tensor, *weights: Tensor) -> Any:
-    if x.dtype == torch.float32 and serve(x, *weights):
-        return functions.Linear.apply(x, *weights)  # type: ignore[no-untyped-call]
-    return NotImplemented
+    serves = x.dtype == torch.float32 and serve(x, *weights)
+    return functions.Linear.apply(x, *weights) if serves else NotImplemented  # type: ignore[no-untyped-call]
 
 
 def matmul(A: Tensor, B: Tensor) -> Any:
@@ -70,15 +68,12 @@ def matmul(A: Tensor, B: Tensor) -> Any:
 
 def norm(module: Any, x: Tensor, dtype: torch.dtype | None = None) -> Any:
     dtype = dtype or x.dtype
-    if x.dtype == torch.float32 and serve(x, module.weight) and functions.library(dtype):
-        return functions.Norm.apply(x, module.weight, module.eps, dtype)  # type: ignore[no-untyped-call]
-    return NotImplemented
+    serves = x.dtype == torch.float32 and serve(x, module.weight) and functions.library(dtype)
+    return functions.Norm.apply(x, module.weight, module.eps, dtype) if serves else NotImplemented  # type: ignore[no-untyped-call]
 
 
 def activation(name: str, *inputs: Tensor) -> Any:
-    if serve(*inputs):
-        return functions.Activation.apply(name, *inputs)  # type: ignore[no-untyped-call]
-    return NotImplemented
+    return functions.Activation.apply(name, *inputs) if serve(*inputs) else NotImplemented  # type: ignore[no-untyped-call]
 
 
 def attention(module: Any, x: Tensor, angles: Tensor, values: Tensor | None) -> Any:
@@ -113,15 +108,13 @@ def attention_branch(
     usual = attend is None and at.gate is None and _is_known(at) and not block.peri
     if not (usual and _is_one_operation(x, dtype, weights, norm, at)):
         return NotImplemented
-    how = (at.heads, *_how(at))
-    added = functions.AttentionBranch.apply(x, *weights, angles[: x.shape[1]], norm.eps, block.a, how)  # type: ignore[no-untyped-call]
-    return block.attn_post(added)
+    given = (*weights, angles[: x.shape[1]], norm.eps, block.a, (at.heads, *_how(at)))
+    return block.attn_post(functions.AttentionBranch.apply(x, *given))  # type: ignore[no-untyped-call]
 
 
 def mlp_branch(block: Any, x: Tensor, dtype: torch.dtype) -> Any:
     mlp, norm = block.mlp, block.mlp_norm
-    gate = None if mlp.gate is None else mlp.gate.weight
-    weights = (norm.weight, mlp.up.weight, gate, mlp.down.weight)
+    weights = (norm.weight, mlp.up.weight, None if mlp.gate is None else mlp.gate.weight, mlp.down.weight)
     if block.peri or not _is_one_operation(x, dtype, weights, norm, mlp):
         return NotImplemented
     a = block.a * (0.5 if mlp.kind == "half-relu2" else 1)
@@ -131,8 +124,7 @@ def mlp_branch(block: Any, x: Tensor, dtype: torch.dtype) -> Any:
 def losses_and_gradient(logits: Tensor, targets: Tensor, c: float, n: int | None) -> Any:
     if not serve(logits):
         return NotImplemented
-    losses = functions.cross_entropies(logits, targets, c, n)
-    return losses, None if n is None else logits
+    return functions.cross_entropies(logits, targets, c, n), None if n is None else logits
 
 
 def _is_known(attention: Any) -> bool:

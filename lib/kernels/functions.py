@@ -172,8 +172,7 @@ def product(A: Tensor, B: Tensor, C: Tensor, add: bool = False) -> None:
     """C [M, N] = A [M, K] B [K, N] in fp32, or that added to it; A and B may be transposed, and C some columns of a
     wider matrix."""
     assert 1 in B.stride() and C.stride(1) == 1
-    strides = *A.stride(), B.data_ptr(), *B.stride(), C.data_ptr(), C.stride(0)
-    call(torch.float32, "matmul", A, *strides, *C.shape, A.shape[1], add)
+    call(torch.float32, "matmul", A, *A.stride(), B, *B.stride(), C, C.stride(0), *C.shape, A.shape[1], add)
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -308,8 +307,7 @@ class AttentionBranch(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         kept = ctx.saved_tensors
         gradients = _gradients(*kept[:6])
-        given = (grad.contiguous(), *kept, *gradients)
-        call(grad.dtype, "attention_branch_backward", *given, ctx.a, _at(ctx.shape))
+        call(grad.dtype, "attention_branch_backward", grad.contiguous(), *kept, *gradients, ctx.a, _at(ctx.shape))
         return *gradients, None, None, None, None
 
 
