@@ -46,10 +46,9 @@ class Packer:
         self._restart()
 
     def _restart(self) -> None:
-        self._next = 0  # the row that would be planned next
+        self._next = self._arrived = 0  # the row that would be planned next, and how many pieces came
         self._recent: collections.deque[list[Piece]] = collections.deque(maxlen=REMEMBERED)
         self._arrivals = self._pieces()
-        self._arrived = 0
         self._buffer: list[int] = []  # (length << BITS) - arrival, sorted: the oldest of a length comes last
         self._waiting: dict[int, Piece] = {}  # the piece behind each of these
 

@@ -166,8 +166,7 @@ def _make(cfg: DataConfig, path: Path, progress: Progress) -> None:
         files.remove(draft)  # of a process that was killed while it wrote
     with files.replacing(path) as draft:
         draft.mkdir()
-        tokenizer = _make_tokenizer(cfg, draft / "tokenizer.json", progress)
-        meta = _write(cfg, tokenizer, draft, progress)
+        meta = _write(cfg, _make_tokenizer(cfg, draft / "tokenizer.json", progress), draft, progress)
         sums = {file.name: files.digest(file) for file in draft.iterdir() if file.name != "tokens.bin"}
         files.write_checked(draft / "meta.json", {**meta, "sha256": sums})
 

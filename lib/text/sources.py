@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lib.base.errors import InputError, first_line
-from lib.base.files import need_file
+from lib.base.files import digest, need_file
 from lib.text import generated
 
 FINEWEB, FINEWEB_SUBSET = "HuggingFaceFW/fineweb-edu", "sample-10BT"
@@ -59,12 +59,11 @@ def content_here(source: str, subset: str = "", field: str = "text", tokenizer: 
             said = b"".join(_hashes(_files(source)))
     except (OSError, UnicodeError) as error:
         raise InputError(f"data.source: {source!r:.200} cannot be read ({error!s:.200}), check the path") from None
-    digest = hashlib.sha256(said)
-    digest.update(field.encode() if field != "text" else b"")
+    said += field.encode() if field != "text" else b""
     if tokenizer.endswith(".json"):
         need_file("data.tokenizer", Path(tokenizer))
-        digest.update(Path(tokenizer).read_bytes())
-    return digest.hexdigest()[:16]
+        said += Path(tokenizer).read_bytes()
+    return hashlib.sha256(said).hexdigest()[:16]
 
 
 def _check_named(source: str, subset: str, field: str) -> None:
@@ -117,8 +116,7 @@ def _package(name: str) -> Path:
 
 @functools.lru_cache(maxsize=512)
 def _file_hash(path: Path, size: int, mtime_ns: int) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+    return bytes.fromhex(digest(path))
 
 
 def _kind(path: Path) -> str | None:
@@ -268,7 +266,7 @@ def _hub_identity(source: str) -> list[str | None]:
     if on_hub(source):
         return [source, revision(source)]
     files = sorted(path for path in Path(source.removeprefix("hf:")).rglob("*") if path.is_file())
-    return [digest.hex() for digest in _hashes(files)]
+    return [hashed.hex() for hashed in _hashes(files)]
 
 
 def _hub_error(name: str, error: Exception) -> InputError:

@@ -4,15 +4,12 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lib.base.errors import InputError
 from lib.base.files import need_file
-
-if TYPE_CHECKING:
-    import tokenizers
 
 # 001: the split pattern of GPT-4, no normalisation, byte fallback, documents capped at 10,000 characters
 SPLIT = (
@@ -115,7 +112,7 @@ class BPETokenizer:
 Tokenizer = ByteTokenizer | BPETokenizer
 
 
-def _read_whole_texts(model: "tokenizers.Tokenizer") -> None:
+def _read_whole_texts(model: Any) -> None:
     """Makes tokens a function of the text, of all of it: switches off what the file says about batches of inputs and
     about drawing at random, and lets no text spell a control token, as one is whose name begins or ends documents."""
     model.no_truncation()
