@@ -99,12 +99,8 @@ def by_two(tmp_path_factory):
         stopped(cfg, stores["one first"], at=2)
     stores["copied"].path.mkdir(parents=True)
     stores["copied"].partial(CASES["Muon"].key).write_bytes(b"no checkpoint")
-    together(
-        folder,
-        job(CASES, stores["copied"]),
-        job(CONTINUED, stores["two first"], stop_at=2),
-        job(CONTINUED, stores["one first"]),
-    )
+    half, rest = job(CONTINUED, stores["two first"], stop_at=2), job(CONTINUED, stores["one first"])
+    together(folder, job(CASES, stores["copied"]), half, rest)
     return stores
 
 

@@ -63,5 +63,4 @@ def test_lists_of_seeds_are_known_by_their_names():
         seeds_at: dict[int, list[int]]
 
     own = {"seeds": [1, 2], "tuning_seeds": [7]}
-    p = Tuned(profile="cpu", seeds_at={8: [1]}, **own)
-    assert p.seed_lists() == own
+    assert Tuned(profile="cpu", seeds_at={8: [1]}, **own).seed_lists() == own

@@ -82,12 +82,8 @@ def test_a_token_leaves_at_the_first_exit_that_lets_it():
 def test_a_trade_off_is_what_the_thresholds_trace():
     n = 1000
     score = np.linspace(0, 1, n)
-    exits = Exits(
-        depth=np.array([0.5, 1.0]),
-        loss=np.array([1 + score, np.ones(n)]),
-        divergence=np.zeros((2, n)),
-        scores={"entropy": np.array([score, score])},
-    )
+    loss, scores = np.array([1 + score, np.ones(n)]), {"entropy": np.array([score, score])}
+    exits = Exits(depth=np.array([0.5, 1.0]), loss=loss, divergence=np.zeros((2, n)), scores=scores)
     # saving 2x of half the depth lets the share 2x of the tokens leave, those whose loss rises least: mean rise 2x^2
     found = trade_off(exits, "entropy", [0.0, 0.1, 0.25, 0.5, 0.6])
     expected = [math.exp(1 + (2 * x) ** 2 / 2) for x in (0, 0.1, 0.25, 0.5)]
@@ -98,8 +94,7 @@ def test_a_trade_off_is_what_the_thresholds_trace():
 
 def test_convergence_by_layer():
     divergence = np.array([[0.9, 0.7, 0.1, 0.3], [0.2, 0.6, 0.0, 0.2], [0.0] * 4])  # two rows of two tokens
-    exits = Exits(np.array([1, 2, 3]) / 3, np.zeros((3, 4)), divergence, {})
-    table = convergence(exits, 2)
+    table = convergence(Exits(np.array([1, 2, 3]) / 3, np.zeros((3, 4)), divergence, {}), 2)
     assert table["layer"].tolist() == [1, 2, 3] and table["converged"].tolist() == [0.5, 0.75, 1]
     assert table["divergence"].tolist() == pytest.approx([0.5, 0.25, 0])
     assert table["spread"].tolist() == pytest.approx([0.3, 0.15, 0])  # rows of .8 and .2, .4 and .1

@@ -25,8 +25,7 @@ def test_a_threshold_saves_what_was_asked_for(model):
 
 
 def test_what_is_timed_is_all_the_tokens_and_no_more(model):
-    x = tokens(15, 24)
-    workloads = pace.workloads(model, x, batch=2, prompt=4, new_tokens=5)
+    workloads = pace.workloads(model, tokens(15, 24), batch=2, prompt=4, new_tokens=5)
     assert workloads["decoding"](Exit()) == [6] * (8 * (4 + 4))  # four prompts a place; the last token is not read
     assert list(workloads["prefill"](Exit(loops=2))) == [2] * (15 * 23)
 

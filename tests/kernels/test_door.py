@@ -143,13 +143,11 @@ def test_orthogonalisation(monkeypatch, shape):
     torch.testing.assert_close(plain.double(), x, rtol=0, atol=2e-5)
 
 
-OF_MUON = {"name": "muon", "muon_weight_decay": 0.3}
+MUON = {"name": "muon", "muon_weight_decay": 0.3}
+UPDATES = [{"name": "muonh"}, MUON, {**MUON, "muon_variance_reduction": False}, {**MUON, "muon_cautious": False}]
 
 
-@pytest.mark.parametrize(
-    "how",
-    [{"name": "muonh"}, OF_MUON, {**OF_MUON, "muon_variance_reduction": False}, {**OF_MUON, "muon_cautious": False}],
-)
+@pytest.mark.parametrize("how", UPDATES)
 @pytest.mark.parametrize("experts", [1, 4])
 def test_updates_of_muon(monkeypatch, how, experts):
     """Three of them from the same gradients: what moves, and all that the next one depends on."""

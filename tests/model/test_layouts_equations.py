@@ -15,21 +15,19 @@ from lib.flops import count
 from lib.model.layouts import HUGINN, LLAMA, OURO
 from lib.model.layouts import XLLM as OF_XLLM
 from lib.model.looped import Draw, load_weights
+from tests import checkpoints
 from tests import equations as eq
 from tests.checkpoints import (
     HUGINN_0125,
     OURO_1_4B,
     XLLM,
     huginn,
-    huginn_shapes,
     llama_about,
     ouro,
     ouro_about,
-    ouro_shapes,
     saved,
     xllm,
     xllm_about,
-    xllm_shapes,
 )
 from tests.lines import one_line
 from tests.models import CONTEXT, HEADS, D, V, llama, official_parcae
@@ -87,7 +85,7 @@ def test_huginns_logits_are_those_of_its_equations(tmp_path, loops, stacks):
 
 def test_the_published_huginn_has_its_published_size():
     """Of what is stored, the table counts once and rotary angles do not."""
-    shapes = huginn_shapes(HUGINN_0125)
+    shapes = checkpoints.huginn_shapes(HUGINN_0125)
     stored = sum(math.prod(shape) for name, shape in shapes.items() if name != "freqs_cis")
     cfg = read_as(HUGINN, HUGINN_0125)
     assert count(cfg).n_params == stored == 3_564_976_800
@@ -327,7 +325,7 @@ def test_ouros_exit_step_is_the_gates_at_one_minus_q(given, q):
 
 def test_the_published_ouro_has_its_published_size():
     """Ouro-1.4B by the shapes of its 269 tensors; heads are not grouped."""
-    shapes = ouro_shapes(OURO_1_4B)
+    shapes = checkpoints.ouro_shapes(OURO_1_4B)
     assert len(shapes) == 269
     assert count(read_as(OURO, OURO_1_4B)).n_params == sum(map(math.prod, shapes.values()))
     assert count(read_as(OURO, OURO_1_4B)).n_params == pytest.approx(1.4e9, rel=0.05)
@@ -453,11 +451,10 @@ def test_the_published_models_have_their_published_tensors(recipe, width):
     heads = width // 64
     sizes = dict(num_heads=heads, num_kv_heads=heads // 4, ffn_hidden_dim=width // 1536 * 4352, vocab_size=64256)
     about = xllm_about(recipe, width, chunk_size=1024, **sizes)
-    shapes = xllm_shapes(about)
+    shapes = checkpoints.xllm_shapes(about)
     assert len(shapes) == {"linear": 41, "parcae": 43, "d4": 39}.get(recipe, 42)
-    assert count(read_as(OF_XLLM, about)).n_params == sum(map(math.prod, shapes.values())) + width * (
-        recipe == "linear"
-    )
+    gain = width if recipe == "linear" else 0
+    assert count(read_as(OF_XLLM, about)).n_params == sum(map(math.prod, shapes.values())) + gain
 
 
 def test_a_field_that_is_left_out_has_their_default():

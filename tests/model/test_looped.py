@@ -40,8 +40,7 @@ def learnt(model: LoopedLM) -> list[torch.nn.Parameter]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_per_sequence_gradients_equal_each_sequence_alone(kind):
-    cfg = config(kind)
-    model, x, loops = randomized(cfg).train(), tokens(), torch.tensor([3, 1, 6, 2])
+    model, x, loops = randomized(config(kind)).train(), tokens(), torch.tensor([3, 1, 6, 2])
 
     def gradients(parts):
         model.zero_grad()
@@ -216,11 +215,8 @@ def test_causality(kind):
 
 def test_theinitial_state_is_what_its_name_says():
     e = torch.randn(256, 16, 32)
-    draw = Draw(0, 0, range(256))
-    states = {
-        kind: LoopedLM(config(state_init=kind)).initial_state(e, draw)
-        for kind in ("like-init", "normal", "narrow", "unit")
-    }
+    draw, kinds = Draw(0, 0, range(256)), ("like-init", "normal", "narrow", "unit")
+    states = {kind: LoopedLM(config(state_init=kind)).initial_state(e, draw) for kind in kinds}
     sigma = math.sqrt(2 / (5 * 32))
     like = states["like-init"]
     assert like.abs().max() <= 3 * sigma + 1e-6
@@ -255,8 +251,7 @@ def test_precisions_agree_within_bf16(kind):
 def test_a_compiled_block_serves_every_depth_and_number_of_rows(monkeypatch):
     """Parcae with value tables at sampled depths: one step with 4, 3, 2 and 1 rows left compiles all there is."""
     monkeypatch.setattr(torch._dynamo.config, "fail_on_recompile_limit_hit", True)
-    cfg = config("values", depth="poisson", state_init="like-init")
-    model, x = randomized(cfg).train(), tokens()
+    model, x = randomized(config("values", depth="poisson", state_init="like-init")).train(), tokens()
     draws = [Draw(0, step, range(4)) for step in range(8)]
     expected = [model.loss(x, x, draw=draw)[0].item() for draw in draws]
     torch._dynamo.reset()
@@ -285,9 +280,8 @@ def test_bad_calls_are_one_line():
 
 
 NUMBERS = dict(prelude=[0, 1, 2], coda=[0, 1], kv_heads=[None, 1, 2], embed_scale=[1.0, 5.0], softcap=[0.0, 15.0])
-NUMBERS |= dict(
-    windows=["L", "S", "SL", "SSL"], recur=[1, 2], mean_loops=[1, 2, 3], backprop_loops=["half", "all", 1, 2]
-)
+NUMBERS |= dict(recur=[1, 2], mean_loops=[1, 2, 3], backprop_loops=["half", "all", 1, 2])
+NUMBERS |= dict(windows=["L", "S", "SL", "SSL"])
 
 
 def every(names: str) -> dict[str, list]:

@@ -11,8 +11,7 @@ from tests.models import config, randomized, tokens
 
 
 def choices(n, experts, k, seed=0):
-    scores = torch.rand(n, experts, generator=torch.Generator().manual_seed(seed))
-    return scores.topk(k).indices
+    return torch.rand(n, experts, generator=torch.Generator().manual_seed(seed)).topk(k).indices
 
 
 def test_a_tokens_experts_are_a_set_and_partial_is_one_or_two_of_three():
@@ -42,8 +41,7 @@ def test_chance_keeps_the_load_and_forgets_who_chose():
 
 
 def test_every_layer_and_pair_of_loops_has_a_row():
-    model = randomized(config("experts", recur=2, mean_loops=3)).eval()
-    chosen = looped_choices(model, tokens())
+    chosen = looped_choices(randomized(config("experts", recur=2, mean_loops=3)).eval(), tokens())
     rows = divergence(chosen)
     expected = [(layer, s, t) for layer in (2, 3) for s, t in ((1, 2), (1, 3), (2, 3))]
     assert [(row["layer"], row["first"], row["second"]) for row in rows] == expected
