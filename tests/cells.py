@@ -64,12 +64,7 @@ def run(name: str, *begins: str, p: Any = None, **given: Any) -> SimpleNamespace
     what is ``given`` in the place of what the other cells compute; ``said`` is what they reported. ``p``: the
     notebook's parameters."""
     parameters = SimpleNamespace(**p) if isinstance(p, dict) else p
-    names: dict[str, Any] = {
-        "nb": Said(parameters=parameters),
-        "p": parameters,
-        "display": lambda *shown: None,
-        **given,
-    }
+    names = {"nb": Said(parameters=parameters), "p": parameters, "display": lambda *shown: None, **given}
     sources = _imports(name, names)
     for begin in begins:
         (source,) = (source for source in sources if any(line.startswith(begin) for line in source.splitlines()))

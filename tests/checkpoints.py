@@ -131,8 +131,7 @@ def llama():
 def ouro(**sizes):
     """(config.json, tensors), with a gate that is open by about a third."""
     about = ouro_about(**sizes)
-    tensors = drawn(ouro_shapes(about))
-    return about, tensors | {"model.early_exit_gate.bias": torch.tensor([-0.7])}
+    return about, drawn(ouro_shapes(about)) | {"model.early_exit_gate.bias": torch.tensor([-0.7])}
 
 
 OURO_1_4B = ouro_about(hidden_size=2048, layers=24, heads=16, key_heads=16, intermediate_size=5632, vocab_size=49152)

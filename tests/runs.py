@@ -43,8 +43,7 @@ def text_config(**changes) -> DataConfig:
 def numbers(result):
     """Everything but the clock."""
     metrics = {k: [None if x != x else x for x in v] for k, v in result.metrics.items() if k != "tokens_per_s"}
-    summary = {k: v for k, v in result.summary.items() if k != "seconds"}
-    return metrics, summary, result.status
+    return metrics, {k: v for k, v in result.summary.items() if k != "seconds"}, result.status
 
 
 def same_weights(a, b):

@@ -49,8 +49,7 @@ def resealed(run):
 
 def edited(name, **changes):
     def edit(run):
-        fields = json.loads((run / name).read_text())
-        (run / name).write_text(json.dumps({**fields, **changes}))
+        (run / name).write_text(json.dumps({**json.loads((run / name).read_text()), **changes}))
 
     return edit
 
@@ -87,11 +86,9 @@ def integers(run):
 
 
 def test_weights_of_a_run_that_do_not_fit(run):
-    another = ["runs:", "holds another model", "restore it or remove the run"]
-    for damage, words in (
-        (integers, ["weights:", "holds torch.int32", "give a checkpoint"]),
-        (of_another_model, another),
-    ):
+    said = {integers: ["weights:", "holds torch.int32", "give a checkpoint"]}
+    said[of_another_model] = ["runs:", "holds another model", "restore it or remove the run"]
+    for damage, words in said.items():
         damage(run)
         resealed(run)
         before = everything(run)

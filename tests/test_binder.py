@@ -55,14 +55,11 @@ def with_make(workbook: Path, does: str) -> str:
     return f"{command.parent}{os.pathsep}{os.environ['PATH']}"
 
 
-def test_the_environment_is_that_of_make_env_on_the_pinned_python(stubbed):
-    """tests/test_locks.py holds make env to the locks."""
+def test_a_notebook_runs_in_the_environment_of_make_env_on_the_pinned_python(stubbed):
+    """tests/test_locks.py holds make env to the locks. The kernel has the name of Binder's own, python3, which every
+    notebook asks for."""
     assert (BINDER / "runtime.txt").read_text() == f"python-{PYTHON}\n"
     assert (stubbed / "called").read_text() == "env TORCH=cpu\n"
-
-
-def test_a_notebook_runs_in_that_environment(stubbed):
-    """Its kernel has the name of Binder's own, python3, which every notebook asks for."""
     (entry,) = (stubbed.parent / "prefix").rglob("kernel.json")
     assert str(entry.parent).endswith("/prefix/share/jupyter/kernels/python3")
     assert Path(json.loads(entry.read_text())["argv"][0]) == stubbed / ".venv" / "bin" / "python"

@@ -115,9 +115,7 @@ def test_every_seed_has_laws_and_a_held_out_curve_of_its_own():
     found, fits = cells.by_seed[32], cells.ablation[32]
     assert fits["learned gamma"].objective < fits["gamma = 1"].objective < fits["no conditioning"].objective / 3
     at_mean = both[both["T"] == both["mean_loops"]]
-    assert (
-        fits["gamma = 1"].params["E"] == pytest.approx(1.2, rel=0.2) and len(at_mean) == 24
-    )  # held where it was found
+    assert fits["gamma = 1"].params["E"] == pytest.approx(1.2, rel=0.2) and len(at_mean) == 24  # and held there
     assert found["gamma"].tolist()[:2] == pytest.approx([1.1, 1.1], abs=0.15) and found.loc[3].isna().all()
     assert found["needed held out"][1] > 0.5  # it is a curve of the fit
     assert found["needed in the fit"].min() > 1 and found["needed in the fit"][1] == found["needed in the fit"][2]
@@ -150,12 +148,8 @@ def test_the_lowest_failing_rate_is_by_seed_and_decades_are_read_there():
     ]
     frame = pd.DataFrame(rows, columns=["key", "architecture", "seed", "lr", "status", "val_loss", "max_state_rms"])
     curves = frame[["key"]].assign(rho=np.where(frame["max_state_rms"] > 1e4, 1.1, 0.9))
-    p = {
-        "seeds": [1, 2],
-        "lrs": [1.0, 2.0, 4.0],
-        "architectures": [*frame["architecture"].unique()],
-        "parcae": "parcae",
-    }
+    architectures = [*frame["architecture"].unique()]
+    p = {"seeds": [1, 2], "lrs": [1.0, 2.0, 4.0], "architectures": architectures, "parcae": "parcae"}
     found = run("instability", "failing = ", "parcae = ", p=p, frame=frame, curves=curves, limit=2.5)
     assert found.frame["trains"].equals(found.frame["max_state_rms"] < 1e4)
     assert found.lowest["base"].tolist() == [2, 2] and np.isinf(found.lowest["parcae"]).all()
@@ -187,9 +181,8 @@ def test_exponents_at_the_init_are_numbers_a_seed():
     cells = ("predicted = ", "exponents = ", "moved = ", "by_layers = ", "pairs = ")
     found = run("residual_scaling_init", *cells, p=p, **of)
     claims, layers = found.said.claims, found.by_layers.loc[9].to_dict()
-    assert layers == pytest.approx(
-        {"branches": 1.2, "square in L": 0, "square in N": 0.5, "change in L": 0.4}, abs=1e-9
-    )
+    exponents = {"branches": 1.2, "square in L": 0, "square in N": 0.5, "change in L": 0.4}
+    assert layers == pytest.approx(exponents, abs=1e-9)
     assert claims["002-change-grows-at-most-like-root-l"] == pytest.approx([0.1, 0.1])
     assert claims["002-unscaled-grows-quadratically"] == pytest.approx([2, 2])
     assert claims["002-stack-grows-linearly"] == pytest.approx([1, 1])
@@ -273,9 +266,8 @@ def test_bytes_a_token_are_those_of_decoding_the_text(tmp_path, monkeypatch):
     p = dict(source="sotu", max_bytes=size, content="", sizes=[300, 600], encodings=["words", "far"])
     cells = run("tokenizer_compression", "tokenizers = ", "def of_tiktoken(", p=p, nb=Said(store))
     table = cells.table.set_index("tokenizer")
-    assert (
-        table["own"].tolist() == [True, True, False, False] and table.loc["bpe-600", "train"] > table["train"].iloc[0]
-    )
+    assert table["own"].tolist() == [True, True, False, False]
+    assert table.loc["bpe-600", "train"] > table["train"].iloc[0]
     data = DataConfig(source="sotu", max_bytes=size, tokenizer="bpe-600")
     kept = token_store(data, store.tokens)
     tokens = [kept.tokens(i, 0, kept.length[i]) for i in kept.split(data.val_fraction)[1]]

@@ -55,13 +55,9 @@ def test_another_optimiser_has_its_own_defaults():
 
 def test_everything_that_decides_numbers_changes_the_key(monkeypatch):
     cfg = small_run()
-    changed = [
-        small_run(model={"rope": "half-split"}),
-        small_run(data={"val_rows": 17}),
-        small_run(optim={"lr": 4.001e-3}),
-        small_run(train={"seed": 1}),
-        small_run(train={"precision": "bf16"}),
-    ]
+    parts = [("model", {"rope": "half-split"}), ("data", {"val_rows": 17}), ("optim", {"lr": 4.001e-3})]
+    parts += [("train", {"seed": 1}), ("train", {"precision": "bf16"})]
+    changed = [small_run(**{part: fields}) for part, fields in parts]
     assert len({c.key for c in [cfg, *changed]}) == 6
     assert small_run(train={"checkpoint_loops": True}).key == cfg.key  # the same numbers in less memory
     again = RunConfig(**json.loads(small_run(optim={"betas": (0.8, 0.95)}).model_dump_json()))

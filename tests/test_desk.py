@@ -36,9 +36,7 @@ def keys(name: str, profile: str = "desk") -> dict[str, list[int | str]]:
     plan = plans.plan(name, at or profile)
     asked = {f"{measurements.name(one.function)} {one.key}" for one in plan.asked}
     found = {"runs": {cfg.key for cfg in plan.runs}, "measurements": asked}
-    return {
-        what: [len(some), hashlib.sha256("\n".join(sorted(some)).encode()).hexdigest()] for what, some in found.items()
-    }
+    return {of: [len(some), hashlib.sha256("\n".join(sorted(some)).encode()).hexdigest()] for of, some in found.items()}
 
 
 def first_losses(cfg: RunConfig, folder: Path) -> list[float]:

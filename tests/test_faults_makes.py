@@ -48,8 +48,7 @@ class Workbook:
 
     def finish(self) -> dict[str, str]:
         """What has come out when make has run to its end."""
-        process = self.start()
-        assert process.wait(timeout=900) == 0 and "failed" not in self.said(), self.said()
+        assert self.start().wait(timeout=900) == 0 and "failed" not in self.said(), self.said()
         self.wait_until_alone()
         return self.numbers()
 
@@ -57,9 +56,8 @@ class Workbook:
         """Those that work here, and whose command line holds ``kind``; the oldest first."""
         every = [one.info for one in psutil.process_iter(["pid", "cwd", "status", "cmdline", "create_time"])]
         here = [one for one in every if one["cwd"] and Path(one["cwd"]).is_relative_to(self.path)]
-        works = [
-            one for one in here if one["status"] != psutil.STATUS_ZOMBIE and kind in " ".join(one["cmdline"]) + " "
-        ]
+        alive = [one for one in here if one["status"] != psutil.STATUS_ZOMBIE]
+        works = [one for one in alive if kind in " ".join(one["cmdline"]) + " "]
         return [one["pid"] for one in sorted(works, key=lambda one: (one["create_time"], one["pid"]))]
 
     def wait_until_alone(self) -> None:

@@ -149,17 +149,14 @@ def test_sampled_depth_costs_its_expected_loops(on_top):
     cfg = config("parcae", depth="poisson", mean_loops=8, backprop_loops=4, on_top=on_top)
     n, k = DepthRule(cfg).sample(0, 0, range(20_000))
     drawn = collections.Counter(zip(n.tolist(), k.tolist(), strict=True))
-    fixed = {
-        (a, b): count(cfg.replace(depth="fixed", on_top=False, mean_loops=a + b, backprop_loops=max(b, 1)))
-        for a, b in drawn
-    }
+    plain = cfg.replace(depth="fixed", on_top=False)
+    fixed = {(a, b): count(plain.replace(mean_loops=a + b, backprop_loops=max(b, 1))) for a, b in drawn}
     average = sum(times * fixed[each].flops_per_token for each, times in drawn.items()) / 20_000
     assert count(cfg).flops_per_token == pytest.approx(average, rel=0.01)
 
 
 def test_an_expected_loop_is_what_training_runs():
-    cfg = ModelConfig(width=32, depth="poisson", mean_loops=6)
-    model = LoopedLM(cfg).train()
+    model = LoopedLM(ModelConfig(width=32, depth="poisson", mean_loops=6)).train()
     steps = []
     inner = model.step
     model.step = lambda h, *rest: (steps.append(len(h)), inner(h, *rest))[1]
@@ -171,15 +168,13 @@ def test_an_expected_loop_is_what_training_runs():
 
 
 @pytest.mark.parametrize("backprop", [1, 2, "all"])
-@pytest.mark.parametrize(
-    ("injection", "weights"), [("add", 0), ("lti", 32**2), ("concat", 2 * 32**2), ("concat-identity", 2 * 32**2)]
-)
-def test_an_injection_costs_000_its_weights_in_every_loop(injection, weights, backprop):
+@pytest.mark.parametrize(("injection", "matrices"), [("add", 0), ("lti", 1), ("concat", 2), ("concat-identity", 2)])
+def test_an_injection_costs_000_its_weights_in_every_loop(injection, matrices, backprop):
     """W [e ; h] is counted whole in every loop, also its half that is the same in all of them."""
     cfg = config("additive", backprop_loops=backprop)
     given = dict(injection=injection, state_init="zero" if injection == "add" else "like-init")
     plain, counts = count(cfg), count(cfg.replace(**given))
-    k = 4 if backprop == "all" else backprop
+    k, weights = 4 if backprop == "all" else backprop, matrices * 32**2
     assert counts.published["000"] - plain.published["000"] == (2 * (4 - k) + 6 * k) * weights
     assert counts.published_forward["000"] - plain.published_forward["000"] == 2 * 4 * weights
 

@@ -165,9 +165,8 @@ def test_make_env_installs_the_core_and_no_file_without_a_hash(torch):
 @pytest.mark.parametrize(("goal", "groups"), [("tasks", ["tasks"]), ("lint", ["dev"]), ("test", ["tasks", "dev"])])
 def test_what_needs_more_than_the_core_adds_it(goal, groups):
     added = [each for each in dry(goal, "TORCH=cpu") if re.search(r"locks/(tasks|dev)\.txt", each)]
-    assert [re.findall(r"--no-deps --require-hashes -r locks/(\w+)\.txt", each) for each in added] == [
-        [g] for g in groups
-    ]
+    lock = re.compile(r"--no-deps --require-hashes -r locks/(\w+)\.txt")
+    assert [*map(lock.findall, added)] == [[group] for group in groups]
 
 
 @pytest.mark.parametrize("minor", range(10, 16))

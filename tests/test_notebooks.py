@@ -114,10 +114,8 @@ def test_what_a_profile_has_alike_is_plumbing_that_notebooks_have():
 def test_it_is_known_whose_parameters_a_notebook_reads():
     """They count where it is asked whether it is stale: those of the classes that it imports."""
     for name in NAMES:
-        imported = [node for cell in cells(name) for node in ast.walk(ast.parse(cell.source))]
-        imported = [
-            node for node in imported if isinstance(node, ast.ImportFrom) and node.module.endswith("parameters")
-        ]
+        nodes = [node for cell in cells(name) for node in ast.walk(ast.parse(cell.source))]
+        imported = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module.endswith("parameters")]
         found = {getattr(importlib.import_module(node.module), one.name) for node in imported for one in node.names}
         read = {getattr(each, "notebook", name) for each in found} & {*NAMES}
         assert (stale.others(stale.imports(ROOT / "notebooks" / f"{name}.ipynb")) & {*NAMES}) | {name} == read, name
@@ -156,15 +154,13 @@ def test_every_way_to_give_parameters_gives_the_same(tmp_path, clean_workbook):
     to a notebook's own first cells, and then one that says what they came to and which run was planned."""
     cut = read("instability")
     last = next(i for i, cell in enumerate(cut.cells) if "plan" in cell.metadata.get("tags", []))
-    said = "print(nb.parameters.model_dump_json())"
-    cut.cells[last + 1 :] = [nbformat.v4.new_code_cell(said)]
+    cut.cells[last + 1 :] = [nbformat.v4.new_code_cell("print(nb.parameters.model_dump_json())")]
     nbformat.write(cut, tmp_path / "cut.ipynb")
     first = ["-f", str(clean_workbook / "params/smoke/instability.yaml")]
     given = [word for name, (option, text, _) in WAYS.items() for word in (option, name, text)]
-    command = [str(tmp_path / "cut.ipynb"), str(tmp_path / "out.ipynb"), "--cwd", str(clean_workbook)]
-    done = click.testing.CliRunner().invoke(
-        papermill_cli, ["--no-progress-bar", *command, *first, "-p", "outputs", str(tmp_path / "o"), *given]
-    )
+    command = ["--no-progress-bar", *(str(tmp_path / f"{name}.ipynb") for name in ("cut", "out"))]
+    command += ["--cwd", str(clean_workbook), *first, "-p", "outputs", str(tmp_path / "o"), *given]
+    done = click.testing.CliRunner().invoke(papermill_cli, command)
     assert done.exit_code == 0, done.output
     *_, cell = nbformat.read(tmp_path / "out.ipynb", 4).cells
     found = json.loads(cell.outputs[0].text)

@@ -86,9 +86,7 @@ def made(outputs: Path, profile: str) -> Truth:
         "figures": ("figures", "pdf", lambda path: drawn(path.read_bytes())),
     }
     return {
-        kind: {
-            one.stem: of(one) for one in sorted((outputs / place / profile).glob(f"*.{end}")) if one.stem not in TIMED
-        }
+        kind: {one.stem: of(one) for one in sorted(outputs.glob(f"{place}/{profile}/*.{end}")) if one.stem not in TIMED}
         for kind, (place, end, of) in kinds.items()
     }
 

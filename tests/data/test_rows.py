@@ -91,8 +91,7 @@ def test_rows_hold_the_pieces_that_were_planned(tmp_path, letters, context):
 
 def test_every_token_is_trained_on_equally_often(letters, tmp_path):
     store = token_store(config(source=str(letters)), tmp_path)
-    documents = np.arange(40)
-    rows = Rows(store, documents, context=16, seed=0)
+    rows = Rows(store, np.arange(40), context=16, seed=0)
     epochs = 30
     pieces = [piece for i in range(rows.per_epoch * epochs) for piece in rows.packer.row(i)]
     seen = Counter((document, t) for document, start, stop in pieces for t in range(start, stop))
@@ -109,8 +108,7 @@ def test_any_worker_gets_the_same_rows(tmp_path, monkeypatch):
         parts = [training_rows(cfg, store, seed=1) for _ in range(count)]
         for index in range(24):
             assert (parts[index % count].batch(index, index + 1) == together[index]).all()
-    resumed = training_rows(cfg, store, seed=1)
-    assert (resumed.batch(16, 24) == together[16:]).all()
+    assert (training_rows(cfg, store, seed=1).batch(16, 24) == together[16:]).all()
     monkeypatch.setattr(data, "REMEMBERED", 5)
     forgetful = training_rows(cfg, store, seed=1)
     assert (forgetful.batch(16, 24) == together[16:]).all() and (forgetful.batch(0, 24) == together).all()

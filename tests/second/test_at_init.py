@@ -31,9 +31,7 @@ def numbers(records: Mapping[str, list[dict[str, Any]]], parameters: Mapping[str
 
     squares = {(model, rule): slopes(model, rule, "squares", 0) for model in ("looped", "stack") for rule in POWER}
     each = {
-        rule: pd.DataFrame(
-            {f"{step + 1}": slopes("looped", rule, "changes", step) for step in range(parameters["steps"])}
-        )
+        rule: pd.DataFrame({f"{i + 1}": slopes("looped", rule, "changes", i) for i in range(parameters["steps"])})
         for rule in POWER
     }
     few, many = slopes("looped", "1/N", "changes", 0, many=False), each["1/N"]["1"]
@@ -116,9 +114,7 @@ def measured():
     }
     own = [record["measured"] for record in records[STEPS]]
     states, changes = designs.tidy(cases, ["model", "rule", "N", "d", "seed"], own[: len(cases)])
-    cosines = {
-        label: np.array(record["measured"]["cosines"]) for label, record in zip(looks, records[INCREMENTS], strict=True)
-    }
+    cosines = {label: np.array(of["measured"]["cosines"]) for label, of in zip(looks, records[INCREMENTS], strict=True)}
     relu = designs.relu_models(p.width, p.loops, p.lr, p.seeds).assign(d=p.width)
     # of other claims, and made up: a ladder of rates, and blocks of several layers
     rungs = states[["rule", "seed", "step", "norm"]].drop_duplicates(["rule", "seed", "step"]).assign(lr=p.lr)

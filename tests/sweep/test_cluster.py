@@ -139,11 +139,8 @@ def three_nodes(cluster):
 
 def workers_at_it() -> list[int]:
     """Processes of Ray that are training."""
-    return [
-        one.pid
-        for one in psutil.process_iter(["cmdline"])
-        if " ".join(one.info["cmdline"] or []).startswith("ray::run ")
-    ]
+    every = psutil.process_iter(["cmdline"])
+    return [one.pid for one in every if " ".join(one.info["cmdline"] or []).startswith("ray::run ")]
 
 
 @pytest.mark.long

@@ -29,8 +29,7 @@ def test_losses_by_depth_are_measured_once_and_kept(store, tmp_path, monkeypatch
     assert frame["T"].tolist() == [1, 4, 8] and set(frame["key"]) == {cfg.key}
     at_mean = frame.set_index("T")["loss"][cfg.model.mean_loops]
     assert at_mean == pytest.approx(result.summary["val_loss"], rel=1e-5)
-    other = depth_losses([cfg], store, [1], state_seed=7)["loss"][0]
-    assert other != frame["loss"][0]
+    assert depth_losses([cfg], store, [1], state_seed=7)["loss"][0] != frame["loss"][0]
     monkeypatch.setattr(finished, "depth_sweep", lambda *args: pytest.fail("measured again"))
     assert depth_losses([cfg], store, [8, 1, 4, 4]).equals(frame)
     (case,) = finished.at_depths([cfg], store, [1, 4, 8])

@@ -24,11 +24,8 @@ def broken(case: Case) -> dict:
 
 def test_measurements_are_kept_under_a_declared_name(store):
     """Which runs of years ago are found by, though their function has moved."""
-    assert [name(f) for f in (first_steps, initial_increments, evaluate)] == [
-        "lib.growth.first_steps",
-        "lib.growth.initial_increments",
-        "lib.downstream.evaluate",
-    ]
+    names = ["lib.growth.first_steps", "lib.growth.initial_increments", "lib.downstream.evaluate"]
+    assert [name(function) for function in (first_steps, initial_increments, evaluate)] == names
     with one_line("function: test_measurements_", "declare one with named"):
         measure(lambda case: {}, [Case(x=1)], store, jobs=1)
 

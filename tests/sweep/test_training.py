@@ -41,20 +41,15 @@ def test_two_processes_train_what_one_would(tmp_path):
     assert len(curves) == 18 and set(curves["key"]) == set(frame["key"])
 
 
-def test_what_is_there_is_read_and_not_trained(store, monkeypatch, capsys):
-    sweep(several(2), store, jobs=1)
-    monkeypatch.setattr(training, "work_through", lambda *args: pytest.fail("trained again"))
-    capsys.readouterr()
-    again = sweep([*several(2), *several(1)], store)  # also when asked for twice
-    assert len(again.results) == 3
-    assert capsys.readouterr().out.strip() == "all 2 runs are in the store"
-
-
-def test_finished_runs_are_read_without_a_lock_or_a_write(store, monkeypatch):
+def test_what_is_there_is_read_without_training_a_lock_or_a_write(store, monkeypatch, capsys):
     sweep(several(2), store, jobs=1)
     assert not [*store.path.parent.glob("**/*.lock")]
+    monkeypatch.setattr(training, "work_through", lambda *args: pytest.fail("trained again"))
     monkeypatch.setattr(files, "need_folder", lambda path: pytest.fail("written to"))
-    assert sweep(several(2), store).results == [train(cfg, store) for cfg in several(2)]
+    capsys.readouterr()
+    asked = [*several(2), *several(1)]  # one of them twice
+    assert sweep(asked, store).results == [train(cfg, store) for cfg in asked]
+    assert capsys.readouterr().out.strip() == "all 2 runs are in the store"
 
 
 def test_a_sweep_that_is_too_long_stops_before_training(store, monkeypatch):

@@ -58,9 +58,8 @@ def test_losses_of_whole_prompts_are_those_that_are_averaged(store):
     assert averaged["cut"] == 0 and len({*found["which"]}) == len(found["loss"]) == averaged["n"] == 20
     assert sum(found["loss"]) / 20 == pytest.approx(averaged["loss"])
     (short,) = evaluations([Subject.of_run(RUN)], store, [SOME[0].at(5)], [0], limit=20)
-    assert (
-        evaluate(short)[str(RUN.model.mean_loops)]["cut"] == 20 and asked.losses_of_whole_prompts(short)["which"] == []
-    )
+    assert evaluate(short)[str(RUN.model.mean_loops)]["cut"] == 20
+    assert asked.losses_of_whole_prompts(short)["which"] == []
 
 
 def test_a_key_is_of_what_decides_the_numbers(store, tmp_path):
@@ -94,8 +93,7 @@ def test_a_checkpoint_is_asked_like_a_run(store, tmp_path):
     cases = evaluations([run, checkpoint], store, SOME[:1], [0], limit=10)
     one, other = measurements.measure(evaluate, cases, store, jobs=1)
     assert one == other
-    model = LoopedLM(config("parcae", vocab_size=61))
-    model.save(tmp_path / "small.safetensors")
+    LoopedLM(config("parcae", vocab_size=61)).save(tmp_path / "small.safetensors")
     with pytest.raises(InputError, match="tokenizer: bytes has 256 entries, the checkpoint 61"):
         load(Subject.of_checkpoint(tmp_path / "small.safetensors"), "")
 

@@ -133,9 +133,8 @@ def test_the_package_brings_whole_sets_and_tables_along():
         assert len(examples) == n and max(len(example.options) for example in examples[:50]) == options
     trivia, natural = (read(task) for task in AXES[KNOWLEDGE][:2])
     assert len(trivia) == 7993 and len(natural) == 3610
-    assert natural[0] == Example(
-        (asked("Question: when was the last time anyone was on the moon"),), ("14 December 1972 UTC",)
-    )
+    question = asked("Question: when was the last time anyone was on the moon")
+    assert natural[0] == Example((question,), ("14 December 1972 UTC",))
     assert trivia[0].continuations == ("Sunset Boulevard",)
 
 

@@ -23,8 +23,7 @@ def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("llama")
     texts = [text for text, _ in zip(documents("sotu"), range(20), strict=False)]
     train_bpe(texts, V, folder / "tokenizer.json")
-    model = llama(folder, vocab_size=V, max_position_embeddings=CONTEXT)
-    return folder, model
+    return folder, llama(folder, vocab_size=V, max_position_embeddings=CONTEXT)
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +32,8 @@ def theirs(checkpoint):
     from transformers import PreTrainedTokenizerFast
 
     folder, model = checkpoint
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(folder / "tokenizer.json"), bos_token="<|bos|>", eos_token="<|eos|>", pad_token="<|pad|>"
-    )
+    marks = {f"{name}_token": f"<|{name}|>" for name in ("bos", "eos", "pad")}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **marks)
     return HFLM(pretrained=model, tokenizer=tokenizer, batch_size=16, max_length=CONTEXT)
 
 
@@ -77,9 +75,8 @@ def test_log_likelihoods_and_accuracies_are_the_harness_own(ours, theirs, real):
     pairs = [pair for _, options in real for pair in options]
     mine = ours.loglikelihood(instances(pairs))
     # it puts no BOS in front of a text that is not empty
-    expected = theirs.loglikelihood(
-        instances([("<|bos|>" + context, text) for context, text in pairs]), disable_tqdm=True
-    )
+    after_bos = [("<|bos|>" + context, text) for context, text in pairs]
+    expected = theirs.loglikelihood(instances(after_bos), disable_tqdm=True)
     np.testing.assert_allclose([nll for nll, _ in mine], [nll for nll, _ in expected], atol=1e-4, rtol=1e-5)
     assert [greedy for _, greedy in mine] == [greedy for _, greedy in expected]
     at, right = 0, []

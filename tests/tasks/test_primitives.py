@@ -35,9 +35,8 @@ def test_math_assignments_have_the_value_asked_for(depth):
         assert value.isdigit() == (depth == 0)  # at depth 1 an alias is asked for
         assert (values[value] if depth else value) == example.continuations[0]
         if depth:
-            assert sorted(v for v in values.values() if not v.isdigit()) == sorted(
-                k for k, v in values.items() if v.isdigit()
-            )
+            bases = sorted(name for name, of in values.items() if of.isdigit())
+            assert sorted(of for of in values.values() if not of.isdigit()) == bases
         seen.add(int(example.continuations[0]))
     assert seen == {*range(1, 26)}
 
@@ -81,7 +80,6 @@ def test_parities_and_copies():
     for example in of("Parity of 8")[:200]:
         ones = example.contexts[0].count("1")
         assert example.continuations[example.gold] == ("odd" if ones % 2 else "even")
-    gold = [example.gold for example in of("Parity of 8")]
-    assert 0.4 < np.mean(gold) < 0.6
+    assert 0.4 < np.mean([example.gold for example in of("Parity of 8")]) < 0.6
     for example in of("Copying 4")[:200]:
         assert example.contexts[0] == example.continuations[0] + " :" and len(example.continuations[0].split()) == 4

@@ -132,8 +132,7 @@ def test_spaces_before_an_answer_belong_to_it(tmp_path):
 
 
 def test_what_is_likely_anyway_counts_less(model):
-    task = Task("t", norm="unconditional")
-    found = ask(model, BYTES, task, CHOICES)[model.cfg.mean_loops]
+    found = ask(model, BYTES, Task("t", norm="unconditional"), CHOICES)[model.cfg.mean_loops]
     right = []
     for example in CHOICES:
         gains = [naive(model, context, text)[0] - naive(model, "Answer:", text)[0] for context, text in example.options]

@@ -10,27 +10,21 @@ import pytest
 from lib.text.sources import documents
 from tests.lines import one_line
 
-BOM = b"\xef\xbb\xbf"
+BOM, ENDS = b"\xef\xbb\xbf", "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg"  # ends of lines to others
 #: name -> what is in the file, and its documents
 PLAIN = {
     "lines": ("one\ntwo\n three \nfour", ["one", "two", "three", "four"]),
     "blank lines": ("one\ntwo\n\n\nthree  \n\n  four\n", ["one\ntwo", "three", "four"]),
     "lines of blanks": ("one\n   \ntwo\n\t\n\n\nthree", ["one", "two", "three"]),
     "windows": ("one\r\ntwo\r\n\r\nthree\r\n \r\nfour\r\n", ["one\r\ntwo", "three", "four"]),
-    "separators": (
-        "one\n\ntwo\n  <|endoftext|>  \n\nthree\n<|endoftext|>\n<|endoftext|>\n4",
-        ["one\n\ntwo", "three", "4"],
-    ),
+    "separators": ("1\n\n2\n  <|endoftext|>  \n\nthree\n<|endoftext|>\n<|endoftext|>\n4", ["1\n\n2", "three", "4"]),
     "a mark in front of a separator": (BOM + b"<|endoftext|>\none\n\ntwo\n<|endoftext|>\n3", ["one\n\ntwo", "3"]),
     "a mark": (BOM + b"one\n\ntwo", ["one", "two"]),
-    "other ends of lines": (
-        "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n\nh \u2028 i\r j\n",
-        ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg", "h \u2028 i\r j"],
-    ),
+    "other ends of lines": (f"{ENDS}\n\nh \u2028 i\r j\n", [ENDS, "h \u2028 i\r j"]),
     "zeros": (b"a\0b\n\nc\0", ["a\0b", "c\0"]),
     "wide blanks": (
-        "Gr\u00fc\u00dfe \U0001f600\n\n\u00a0in between\u00a0\n\nlast\u3000",
-        ["Gr\u00fc\u00dfe \U0001f600", "in between", "last"],
+        "\u00fc \U0001f600\n\n\u00a0in between\u00a0\n\nlast\u3000",
+        ["\u00fc \U0001f600", "in between", "last"],
     ),
 }
 LINES = {
@@ -39,14 +33,11 @@ LINES = {
     "words that are values": ('{"text": "1e5"}\n{"text": "true"}\n{"text": "null"}', ["1e5", "true", "null"]),
     "null": ('{"text": "a"}\n{"text": null}\n{"text": "b"}', ["a", "b"]),
     "empty": ('{"text": ""}\n{"text": " "}\n{"text": "b\\n"}', [" ", "b\n"]),
-    "other columns of any kind": (
-        '{"id": 1, "text": "a"}\n{"text": "b", "id": {"x": [1]}}\n{"text": "c", "n": NaN}',
+    "other columns": (
+        '{"n": 1, "text": "a"}\n{"text": "b", "n": {"x": [1]}}\n{"text": "c", "n": NaN}',
         ["a", "b", "c"],
     ),
-    "other ends of lines": (
-        '{"text": "a\u2028b\x85"}\r\n\r\n  \r\n {"text": "\\u0000\\n"} \n',
-        ["a\u2028b\x85", "\0\n"],
-    ),
+    "other ends": ('{"text": "a\u2028b\x85"}\r\n\r\n  \r\n {"text": "\\u0000\\n"} \n', ["a\u2028b\x85", "\0\n"]),
     "a mark": (BOM + b'{"text": "a"}\n{"text": "\\ud83d\\ude00"}', ["a", "\U0001f600"]),
     "a column twice": ('{"text": "a", "text": "b"}\n{"text": "c"}', ["b", "c"]),
 }
@@ -65,16 +56,10 @@ def put(path, content):
     return str(path)
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_plain_text(tmp_path, name):
-    content, expected = PLAIN[name]
-    assert list(documents(put(tmp_path / "a.txt", content))) == expected
-
-
-@pytest.mark.parametrize("name", LINES)
-def test_json_lines(tmp_path, name):
-    content, expected = LINES[name]
-    assert list(documents(put(tmp_path / "a.jsonl", content))) == expected
+@pytest.mark.parametrize(("file", "name"), [*(("a.txt", n) for n in PLAIN), *(("a.jsonl", n) for n in LINES)])
+def test_plain_text_and_json_lines(tmp_path, file, name):
+    content, expected = (PLAIN if file == "a.txt" else LINES)[name]
+    assert list(documents(put(tmp_path / file, content))) == expected
 
 
 @pytest.mark.parametrize("row", ['{"other": "x"}', '{"text": 5}', '[{"text": "a"}]'])
