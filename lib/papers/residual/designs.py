@@ -223,6 +223,13 @@ def tidy(
     return pd.DataFrame(squares), pd.DataFrame(changes)
 
 
+def octaves_grown(states: pd.DataFrame) -> pd.DataFrame:
+    """log2 of the largest norm within the steps over that before the first: one row a seed and rule, one column a rate.
+    Beyond ten octaves a norm has exploded, and by how much says nothing."""
+    norms = states.fillna({"norm": np.inf}).pivot(index=["seed", "rule", "lr"], columns="step", values="norm")
+    return (norms.max(axis=1) / norms[0]).apply(np.log2).clip(upper=10.0).unstack("lr")
+
+
 def explosion_rates(states: pd.DataFrame) -> pd.DataFrame:
     """The learning rate at which the norm first doubles within the steps: one row a seed, one column a rule, in
     octaves. states: as ``tidy`` has them, of a ladder of rates, with a column ``lr``.
@@ -230,9 +237,7 @@ def explosion_rates(states: pd.DataFrame) -> pd.DataFrame:
     Between two rates the octaves of growth are interpolated in log lr. A norm that doubles at the least rate has that
     one, and one that doubles at none has the largest, so that two rules of which neither explodes are not told apart:
     they have no number."""
-    norms = states.fillna({"norm": np.inf}).pivot(index=["seed", "rule", "lr"], columns="step", values="norm")
-    # beyond ten octaves a norm has exploded, and by how much says nothing
-    grown = (norms.max(axis=1) / norms[0]).apply(np.log2).clip(upper=10.0).unstack("lr")
+    grown = octaves_grown(states)
     octaves = np.log2(grown.columns.to_numpy(float))
     found = grown.apply(lambda row: _first_doubling(octaves, row.to_numpy()), axis=1).unstack("rule")
     return found.where((grown.max(axis=1) >= 1).unstack("rule").any(axis=1), axis=0)

@@ -8,12 +8,15 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from lib.figures.style import PAGE, doublings_axis, few_decades, row_of_panels, shades
+from lib.figures.style import COLUMN, PAGE, doublings_axis, few_decades, rate, shades
+
+#: of seaborn's lines: markers without an edge, and bars that span the seeds
+SPREAD: dict[str, Any] = {"errorbar": ("pi", 100), "err_style": "bars", "err_kws": {"elinewidth": 0.8}, "mew": 0}
 
 
 def steps_by_rule(states: pd.DataFrame, look: dict[str, str]) -> Figure:
-    """002, Fig. 2: the norm over optimiser steps, the mean of the seeds. There is a row a model (title -> name of its
-    colour), a column a rule, and a line a number of loops (light: few)."""
+    """002, Fig. 2: the norm over optimiser steps, the mean of the seeds in a band that spans them. There is a row a
+    model (title -> name of its colour), a column a rule, and a line a number of loops (light: few)."""
     rules = list(dict.fromkeys(states["rule"]))
     figure, axes = plt.subplots(len(look), len(rules), figsize=(PAGE, 4.3), sharex=True, sharey=True, squeeze=False)
     for row, (title, architecture) in zip(axes, look.items(), strict=True):
@@ -21,9 +24,11 @@ def steps_by_rule(states: pd.DataFrame, look: dict[str, str]) -> Figure:
         for axis, rule in zip(row, rules, strict=True):
             cell = states[(states["model"] == title) & (states["rule"] == rule)]
             legend: Any = "full" if axis is row[-1] else False
-            sns.lineplot(cell, x="step", y="norm", hue="N", palette=colours, errorbar=None, legend=legend, ax=axis)
+            sns.lineplot(
+                cell, x="step", y="norm", hue="N", palette=colours, errorbar=("pi", 100), legend=legend, ax=axis
+            )
             axis.set(title=f"{title}, {alpha(rule)}", xlabel="optimiser step", ylabel="")
-        row[0].set_ylabel(r"$\|x_N\| / \sqrt{d}$")
+        row[0].set_ylabel("RMS of the stream,\n" r"$\|x_N\| / \sqrt{d}$")
         sns.move_legend(row[-1], "center left", bbox_to_anchor=(1, 0.5), title_fontsize=7)
     plt.setp(axes, yscale="log")  # now, or means would be of logarithms
     return figure
@@ -32,32 +37,64 @@ def steps_by_rule(states: pd.DataFrame, look: dict[str, str]) -> Figure:
 def growth(
     measured: pd.DataFrame, quantity: str, label: str, titles: dict[str, str], exponents: pd.Series, least: int
 ) -> Figure:
-    """``quantity`` against the loops N, log-log: a panel a model (title -> name of its colour), a line a rule. The
-    legend has the mean of the exponents fitted over N >= ``least`` (levels model, rule). Bars span the seeds."""
-    figure, axes = row_of_panels(titles, 2.6)
+    """``quantity`` against the loops N, log-log: a panel a model (title -> name of its colour), three in a row, a line
+    a rule. A panel's legend has the mean of the exponents fitted over N >= ``least`` (levels model, rule); nan is no
+    power law. Bars span the seeds. Narrow, so that it can be read when it is shown small."""
+    columns, rows = min(3, len(titles)), -(-len(titles) // 3)
+    figure, axes = plt.subplots(rows, columns, figsize=(0.75 * PAGE, 0.7 + 2.1 * rows), squeeze=False)
     means = exponents.groupby(["model", "rule"]).mean().round(2) + 0.0  # no -0
-    for axis, (title, architecture) in zip(axes, titles.items(), strict=True):
-        cell = measured[measured["model"] == title]
-        words = {rule: f"{alpha(rule)}: $N^{{{means[title, rule]:.2f}}}$" for rule in cell["rule"].unique()}
-        named, rules = cell.assign(rule=cell["rule"].map(words)), len(words)
-        look: dict[str, Any] = {
-            "palette": shades(architecture, rules),
-            "markers": ["o", "s", "^"][:rules],
-            "dashes": ["", (4, 1.5), (4, 1.5, 1, 1.5)][:rules],
-            "mew": 0,
-        }
-        spread: dict[str, Any] = {"errorbar": ("pi", 100), "err_style": "bars", "err_kws": {"elinewidth": 0.8}}
-        sns.lineplot(named, x="N", y=quantity, hue="rule", style="rule", **look, **spread, ax=axis)
-        axis.set(yscale="log", ylabel=label if axis is axes[0] else "")
+    rules = list(dict.fromkeys(measured["rule"]))
+    look: dict[str, Any] = {
+        "style_order": rules,
+        "markers": ["o", "s", "^"],
+        "dashes": ["", (4, 1.5), (4, 1.5, 1, 1.5)],
+    }
+    for axis, (title, architecture) in zip(axes.flat, titles.items(), strict=False):
+        cell, colours = measured[measured["model"] == title], shades(architecture, len(rules))
+        sns.lineplot(cell, x="N", y=quantity, hue="rule", style="rule", palette=colours, **look, **SPREAD, ax=axis)
         low, high = cell[quantity].min(), cell[quantity].max()
+        # above is room for the legend
+        axis.set(title=title, yscale="log", ylabel="", ylim=(low / 1.5, high**1.5 / low**0.5))
         if high < 2 * low:  # constant, but for rounding
             axis.set_ylim(low / 10, high * 10)
         if high < 100 * low:  # there are one or two whole decades to tick
             few_decades(axis)
-        doublings_axis(axis, cell["N"], "N")
-        sns.move_legend(
-            axis, "upper center", bbox_to_anchor=(0.5, -0.28), title=rf"slope over $N \geq {least}$", title_fontsize=7
-        )
+        doublings_axis(axis, cell["N"], "loops N")
+        handles, names = axis.get_legend_handles_labels()
+        words = [f"$N^{{{mean:.2f}}}$" if np.isfinite(mean := means[title, rule]) else "no power law" for rule in names]
+        axis.legend(handles, words, loc="upper left", borderpad=0)
+    plt.setp(axes[:, 0], ylabel=label)
+    plt.setp(axes.flat[len(titles) :], visible=False)
+    figure.legend(
+        handles,
+        [alpha(rule) for rule in rules],
+        loc="outside upper center",
+        ncols=len(rules),
+        title=rf"in each panel its slope over $N \geq {least}$",
+        title_fontsize=7,
+    )
+    return figure
+
+
+def ladder(grown: pd.DataFrame, loops: int) -> Figure:
+    """002, Fig. 2e: by how many octaves the norm grows within the first steps, against the learning rate
+    (``designs.octaves_grown``). Dotted is a norm that doubles."""
+    long = grown.rename(index=alpha, level="rule").melt(value_name="octaves", ignore_index=False).reset_index()
+    figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
+    sns.lineplot(
+        long,
+        x="lr",
+        y="octaves",
+        hue="rule",
+        style="rule",
+        palette=shades("looped", 3)[:0:-1],
+        markers=["^", "s"],
+        ax=axis,
+        **SPREAD,
+    )
+    axis.axhline(1, color="black", lw=0.8, ls=":")
+    doublings_axis(axis, long["lr"], "learning rate", rate)
+    axis.set_ylabel(f"octaves of growth, N = {loops} loops")
     return figure
 
 
