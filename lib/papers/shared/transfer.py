@@ -100,10 +100,10 @@ def loss_curves(
     look: dict[str, str],
     x: str = "base learning rate",
 ) -> Figure:
-    """002, Fig. 5: loss against base rate, the mean of the seeds and a bar from the least to the largest. Each value of
-    the column ``panel`` has a panel, in the colour that ``look`` has for it; each value of ``condition`` has a shade
-    and a marker. The triangle below is the parabola's minimum, from ``best_rates``. Of losses so far
-    above the others that the minima could not be seen, the value stands at the panel's top."""
+    """002, Fig. 5: loss against base rate, the mean of the seeds and a bar that spans them. Each value of the column
+    ``panel`` has a panel, in the colour that ``look`` has for it; each value of ``condition`` has a shade and a marker.
+    The triangle below is the parabola's minimum, from ``best_rates``. Of losses so far above the others that the minima
+    could not be seen, the value stands at the panel's top."""
     means = runs.groupby([panel, condition, "lr"])["loss"].mean()
     first, last = np.quantile(means, [0.25, 0.75])
     most = last + 3 * (last - first)  # Tukey's outer fence, beyond which a loss is far out
@@ -138,7 +138,7 @@ def loss_curves(
         ]
         + [
             Line2D([], [], ls="", marker="|", ms=8, color="#6B6B6B", label="range of the seeds"),
-            Line2D([], [], ls="", marker="v", ms=4, color="#6B6B6B", label="best rate"),
+            Line2D([], [], ls="", marker="v", ms=4, color="#6B6B6B", label="best rate (parabola)"),
         ],
         loc="outside upper center",
         ncols=len(lines) + 2,
