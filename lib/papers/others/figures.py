@@ -15,6 +15,8 @@ GROUPS = {
     runs.THEIRS: (COLOURS["looped"], LOOKS["looped"].marker),
     runs.CART: ("#8C6D1F", "v"),
 }
+#: and what a legend calls them
+SAID = {OURS: "Schwethelm et al. (000)", runs.THEIRS: f"Chen et al. ({runs.THEIRS})", runs.CART: "CART (Capps)"}
 #: arms of arXiv 2609.19107 -> colour, marker, and how the line is drawn: dashed where the loops grow in training
 ARMS = {
     "vanilla": (COLOURS["transformer"], LOOKS["transformer"].marker, "-"),
@@ -55,9 +57,9 @@ def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float])
         axis.set(title=title, xlim=RANGE, ylim=(len(table) - 0.4, -0.6))
         axis.grid(axis="y", visible=False)
     for axis in axes[1]:
-        axis.set_xlabel("$\\varphi$; dotted: 1;\nline and band: 000, as printed")
+        axis.set_xlabel("$\\varphi$ (bars: 95 %); dotted: 1;\nline and band: 000, as printed")
     for group, (colour, marker) in GROUPS.items():
-        axes[0, 0].plot([], [], marker, color=colour, ms=4.5, label=group)
+        axes[0, 0].plot([], [], marker, color=colour, ms=4.5, label=SAID[group])
     legend_above(figure, axes[0, 0])
     return figure
 
@@ -72,11 +74,11 @@ def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
     for group, of in worth.groupby("group", sort=False):
         (colour, marker), at = GROUPS[str(group)], of.index.get_level_values("r")
         left.vlines(at, of["worth low"], of["worth high"], color=colour, lw=1.1)
-        left.plot(at, of["worth"], color=colour, marker=marker, ms=4.5, label=group)
+        left.plot(at, of["worth"], color=colour, marker=marker, ms=4.5, label=SAID[str(group)])
     doublings_axis(left, [1, 2, 3, 4, 6, 8], "passes r")
     few_decades(left)
     left.set_yticks([1, 1.5, 2, 3, 4], ["1", "1.5", "2", "3", "4"])
-    left.set(ylim=(0.95, 5), ylabel=r"worth, $r^\varphi$ passes of own layers")
+    left.set(ylim=(0.95, 5), ylabel="worth in passes of own layers, $r^\\varphi$\n(bars: 95 %)")
     several = share.groupby("loops")
     for k, ((passes, of), shade) in enumerate(zip(several, shades("looped", len(several)), strict=True)):
         ratio = of["tokens a parameter"] * beside(k, len(several), 1.04)
@@ -84,7 +86,7 @@ def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
         right.plot(ratio, of["share"], color=shade, marker="osD^"[k % 4], lw=1, label=f"{passes} passes")
     right.axhline(1, color="#666666", lw=0.8, ls=":")
     doublings_axis(right, [1, 2, 5, 10, 20], "tokens a parameter of one pass")
-    right.set(title=runs.THEIRS, ylabel="gain tied / gain with own weights")
+    right.set(title=SAID[runs.THEIRS], ylabel="gain tied / gain with own weights\n(bars: 95 %)")
     left.legend()
     right.legend()
     return figure
@@ -110,7 +112,7 @@ def savings(curves: growth.Curves, laws: growth.Fits, exponents: pd.DataFrame) -
         if than == growth.PLAIN:
             left.plot(compute * shift[arm], printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
     left.plot([], [], "_", color="#666666", ms=13, mew=1.6, label="printed")
-    left.set(xscale="log", xlabel="FLOPs of vanilla", ylabel="compute saved (times)")
+    left.set(xscale="log", xlabel="FLOPs of vanilla", ylabel="FLOPs of vanilla / FLOPs of the arm,\nat the same loss")
     ways = exponents.index.get_level_values("way").unique()
     for k, (arm, (colour, marker, style)) in enumerate(ARMS.items()):
         own = exponents.xs(arm, level="arm")
@@ -118,7 +120,7 @@ def savings(curves: growth.Curves, laws: growth.Fits, exponents: pd.DataFrame) -
         right.vlines(at, own["gamma low"], own["gamma high"], color=colour, lw=0.8)
         right.plot(at, own["gamma"], marker=marker, color=colour, mfc="white" if style == "--" else colour, ms=4, ls="")
     right.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
-    right.set_ylabel(r"exponent $\gamma$")
+    right.set(xlabel="how $E$ and $\\gamma$ are fitted", ylabel="exponent $\\gamma$ (bars: 95 %)")
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
     return figure
 
