@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.typing import ColorType
 from numpy.typing import ArrayLike
 
+from lib.base.statistics import percentile_interval
 from lib.figures.style import (
     COLOURS,
     PAGE,
@@ -56,12 +57,11 @@ def isoflop_curves(runs: pd.DataFrame, optima: pd.DataFrame) -> Figure:
             isoflop_curve(axis, cell, best, *look[r], label=f"r = {r}")
         axis.set_title(f"{rate(budget)} FLOPs")
         count_axis(axis, "unique parameters N")
-    for axis in axes.ravel()[: max(0, len(budgets) - columns)]:  # a panel stands below
-        axis.set_xlabel("")
+    plt.setp(axes.ravel()[: max(0, len(budgets) - columns)], xlabel="")  # a panel stands below
     for axis in axes.ravel()[len(budgets) :]:
         axis.remove()
-    for axis in axes[:, 0]:
-        axis.set_ylabel("validation loss (nats per token)")
+    plt.setp(axes[:, 0], ylabel="validation loss (nats per token)")
+    axes[0, 0].plot([], [], "*", color="#666666", ms=8, mfc="none", mew=0.8, label="minimum of the parabola")
     legend_above(figure, axes[0, 0])
     return figure
 
@@ -80,6 +80,37 @@ def seaborns(table: pd.DataFrame, recurrences: Iterable[int] = ()) -> dict[str, 
         "palette": {f"r = {r}": look[r][0] for r in there},
         "markers": {f"r = {r}": look[r][1] for r in there},
     }
+
+
+def gaps_over_budgets(gaps: dict[str, pd.DataFrame], recurrences: Iterable[int], ylabel: str) -> Figure:
+    """000, Sec. 4.2: the loss of each r above that of r = 1, a panel for each way to read it. gaps: title ->
+    ``readings.frontier_gaps``, of a single grid or of one for each seed, of which mean and range are drawn."""
+    each = pd.concat(gaps, names=["how"]).melt(var_name="r", value_name="gap", ignore_index=False).reset_index()
+    look = seaborns(each, recurrences) | {"dashes": False, "mec": "none", "err_style": "bars"}
+    grid = sns.relplot(**look, x="budget", y="gap", col="how", kind="line", errorbar=("pi", 100))
+    grid.refline(y=0, color="#666666", lw=0.8, ls=":").set_ylabels(ylabel)
+    for axis in grid.axes.flat:
+        budget_axis(axis, sorted(each["budget"].unique()))
+    return laid_out(grid, 2.5)
+
+
+def probed_constants(found: dict[str, pd.DataFrame], printed: dict[tuple[str, str], float]) -> Figure:
+    """000, Table 3 and App. G: what the joint law says under each probe, with 95 % intervals; of phi and the width what
+    the probe adds. found: ``readings.of_probes``, the baseline first; printed: (probe, column) -> the number."""
+    added = {name: own - next(iter(found.values())) for name, own in found.items()}
+    panels = {
+        r"$\varphi$": (found, "phi"),
+        r"added to $\varphi$": (added, "phi"),
+        "$a_D$": (found, "a_D"),
+        "added to the best\nwidth d* (octaves)": (added, "width"),
+    }
+    figure, axes = row_of_panels(panels, 0.9 + 0.25 * len(found), sharey=True)
+    for axis, (of, column) in zip(axes, panels.values(), strict=True):
+        for name, (value, *draws) in ((name, of[name][column]) for name in reversed(found)):  # the first on top
+            axis.plot(percentile_interval(draws), [name, name], "k-", value, name, "ko")
+            if of is found and (name, column) in printed:
+                axis.plot(printed[name, column], name, "D", color=COLOURS["isodepth"], mfc="none")
+    return figure
 
 
 def predicted_against_measured(panels: dict[str, Any]) -> Figure:
@@ -154,9 +185,9 @@ def probed_curves(runs: pd.DataFrame, optima: pd.DataFrame, diverged: pd.DataFra
             axis.set_title(f"{probe.replace(', ', COMMA)}\n{rate(budget)} FLOPs")
             count_axis(axis, "unique parameters N")
         row[0].set_ylabel("validation loss (nats per token)")
-    for axis in axes[:-1].ravel():
-        axis.set_xlabel("")
+    plt.setp(axes[:-1], xlabel="")
     axes[0, 0].plot([], [], ":", color="#bbbbbb", marker="o", ms=3.5, label="baseline at the same r")
+    axes[0, 0].plot([], [], "*", color="#666666", ms=8, mfc="none", mew=0.8, label="minimum of the parabola")
     if len(lost):
         axes[0, 0].plot([], [], "x", color="#666666", ms=4.5, label="diverged")
     legend_above(figure, axes[0, 0])
@@ -186,5 +217,5 @@ def with_bars(table: pd.DataFrame, x: str, error: str, height: float, **look: An
     grid.map(plt.plot, x, "filled", ls="", ms=3.5, zorder=3).add_legend()
     for axis in grid.axes.flat:
         axis.yaxis.set_major_locator(MaxNLocator(4))
-    grid.set_ylabels("loss of the answer\n(nats per token)")
+    grid.set_ylabels("loss of the answer (nats per\ntoken; bars: standard error)")
     return laid_out(grid, height), [*grid.axes.flat]

@@ -205,16 +205,22 @@ def held_phi_margin(fits: Sequence[Fit], runs: pd.DataFrame) -> list[float]:
     return [a.r2 - b.r2 for a, b in zip(zero, one, strict=True)]
 
 
-def drift_of_phi(fits: Sequence[Fit], runs: pd.DataFrame) -> list[float]:
-    """phi of the higher half of the budgets less that of the lower half (000, App. F.3), and on fresh grids
-    (``joint_fits``), which are made with one phi and count from the drift that was found. Each half moves phi and E
-    alone; a half of a small grid does not identify the rest, which is the whole grid's."""
+def phi_of_parts(fits: Sequence[Fit], parts: Iterable[np.ndarray]) -> np.ndarray:
+    """phi of each part of the runs, and on fresh grids (``joint_fits``), which are made with one phi [parts, fits].
+    A part moves phi and E alone; a half of a small grid does not identify the rest, which is the whole grid's. parts:
+    which of the runs."""
     held = {name: [own.params[name] for own in fits] for name in fits[0].params if name not in ("phi", "E")}
     phis = []
-    for half in split(runs["budget"]):
-        first = dataclasses.replace(fits[0], inputs=[x[half] for x in fits[0].inputs], loss=fits[0].loss[half])
-        phis.append([own.params["phi"] for own in refits(first, [own.loss[half] for own in fits], **held)])
-    found, *draws = np.subtract(phis[1], phis[0])
+    for part in parts:
+        first = dataclasses.replace(fits[0], inputs=[x[part] for x in fits[0].inputs], loss=fits[0].loss[part])
+        phis.append([own.params["phi"] for own in refits(first, [own.loss[part] for own in fits], **held)])
+    return np.array(phis)
+
+
+def drift_of_phi(fits: Sequence[Fit], runs: pd.DataFrame) -> list[float]:
+    """phi of the higher half of the budgets less that of the lower half (000, App. F.3), and on fresh grids
+    (``phi_of_parts``), which count from the drift that was found."""
+    found, *draws = np.diff(phi_of_parts(fits, split(runs["budget"])), axis=0)[0]
     return [found, *(found + draw for draw in draws)]
 
 

@@ -27,6 +27,21 @@ def test_the_iso_depth_figures_draw_the_papers_grid():
     lines, worth = readings.frontiers(fit, one, families, budgets), readings.worth(families, 0.459)
     left, right = figures.worth_of_a_recurrence(worth, lines, optima.query("inside")).axes
     assert len(left.lines) == 3 and "1e18" in [tick.get_text() for tick in right.get_xticklabels()]
+    gaps = readings.frontier_gaps(optima)
+    (axis,) = figures.gaps_over_budgets({"of two seeds": pd.concat([gaps - 0.01, gaps + 0.01])}, worth["r"], "gap").axes
+    drawn = {tuple(line.get_ydata()) for line in axis.lines}
+    means = [gaps[r].dropna().tolist() for r in (2, 4, 8)]
+    assert all(any(line == pytest.approx(mean) for line in drawn) for mean in means if mean)
+
+
+def test_what_a_probe_does_is_drawn_with_intervals_and_what_is_printed():
+    of = {"baseline": [0.45, 0.4, 0.5], "lanes": [0.65, 0.5, 0.8]}
+    found = {name: pd.DataFrame({"phi": phi, "a_D": 0.6, "width": phi}) for name, phi in of.items()}
+    phi, added, *_ = figures.probed_constants(found, {("lanes", "phi"): 0.646}).axes
+    points = [[(*line.get_xdata(),) for line in axis.lines if len(line.get_xdata()) == 1] for axis in (phi, added)]
+    assert points == [[(0.65,), (0.646,), (0.45,)], [(pytest.approx(0.2),), (0.0,)]]
+    interval = next(line.get_xdata() for line in added.lines if len(line.get_xdata()) == 2)
+    assert interval == pytest.approx([0.105, 0.295])  # of the draws' own distances from the baseline's
 
 
 def test_the_probes_are_drawn_over_their_baseline():
