@@ -20,12 +20,9 @@ def runs(loss) -> pd.DataFrame:
     return pd.DataFrame([(*cell, loss(*cell)) for cell in cells], columns=["width", "rung", "lr", "r", "seed", "loss"])
 
 
-def test_a_law_that_adds_has_one_gap_at_a_width():
+def test_a_law_that_adds_has_one_gap_at_a_width_and_where_they_interact_the_slope_is_the_truths():
     found = runs(lambda width, x, lr, r, seed: 1 + N_EFF[r] ** -0.5 / width + 3 * x**-0.3 + seed)
     assert slopes(gaps(found))["slope"].to_numpy() == pytest.approx(0, abs=1e-12)
-
-
-def test_where_they_interact_the_slope_is_the_truths():
     found = runs(lambda width, x, lr, r, seed: 1 + 0.01 * (4 - N_EFF[r]) * np.log(x) * width / 32 + x**-0.3)
     lines = slopes(gaps(found)).set_index(SERIES)["slope"]
     assert lines.to_dict() == pytest.approx(
