@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
+from lib.figures import style
 from lib.figures.style import COLOURS, COLUMN, NAMES, PAGE, doublings_axis, few_decades, rate, row_of_panels, shades
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
@@ -174,4 +175,31 @@ def number_by_number(titles: dict[str, str], groups: dict[str, tuple[pd.DataFram
             axis.plot(place, middle[column], "_", color="black", ms=22, mew=1.3)
         axis.set_xticks(range(len(groups)), groups)
         axis.set_xlim(-0.5, len(groups) - 0.5)
+    return figure
+
+
+def bars(axis: Axes, runs: pd.DataFrame, over: str, column: str, beside: float = 1.0, **look: Any) -> None:
+    """Means of a score with one standard error over examples, and a dot a seed. beside: a factor, so that bars do not
+    lie on one another."""
+    mean = runs.groupby(over)[[column, f"{column} stderr"]].mean()
+    axis.errorbar(mean.index * beside, *mean.T.to_numpy(), ms=4, lw=1, **look)
+    axis.plot(runs[over] * beside, runs[column], look["marker"], ms=2.5, alpha=0.5, color=look["color"])
+
+
+def by_size(runs: pd.DataFrame, units: dict[str, str], guessing: dict[str, float]) -> Figure:
+    """A panel for each score that was measured, against the size; what guessing scores is dotted."""
+    shown = [column for column in units if runs[column].notna().any()] or [*units][:1]
+    figure, axes = style.row_of_panels(shown, 2.6)
+    for axis, column in zip(axes, shown, strict=True):
+        for i, (name, own) in enumerate(runs.groupby("architecture", sort=False)):
+            look = {"color": style.COLOURS[str(name)], "marker": style.MARKERS[str(name)]}
+            label = f"{style.NAMES[str(name)]}, mean (bar: stderr; dots: seeds)"
+            bars(axis, own, "parameters", column, 0.995 + 0.01 * i, label=label, **look)
+        if column in guessing:
+            axis.axhline(guessing[column], color="#888888", lw=0.8, ls=":", label="guessing")
+        style.count_axis(axis, "parameters")
+        axis.set_ylabel(units[column])
+        if "perplexity" in units[column]:
+            style.few_decades(axis)
+    style.legend_above(figure, axes[0])
     return figure
