@@ -25,7 +25,7 @@ PARAMETERS = [
     ("instability", {"outputs": "x" * 300}, "outputs: ", "xxx cannot be written to"),
     ("instability", {"profile": "CPU"}, "profile: 'CPU' has no params/CPU/instability.yaml", "cpu, desk, gpu, paper"),
     ("end_to_end", {"sizes": {"wide": 1}}, "sizes.wide", "valid integer"),
-    ("extrapolation", {"widths": {1.0e9: [20, 24]}}, "widths: has none for the budget", "list them"),
+    ("extrapolation", {"widths": {1.0e9: [20, 24]}}, "widths: has none for the budget", "change together"),
     ("isodepth_isoflop", {"recurrences": [1, 3]}, "recurrences: 8 looped layers", "use divisors of 8"),
     ("isodepth_isoflop", {"recurrences": [2, 4]}, "recurrences: [2, 4] needs 1, the plain model, and another"),
     ("recurrence_exponent", {"budgets": [1.0e9]}, "budgets: [1000000000.0] is too few", "list 2 at least"),

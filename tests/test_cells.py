@@ -170,7 +170,8 @@ def test_exponents_at_the_init_are_numbers_a_seed():
     power = states["N"] ** (states["model"].map(exponent_of) / 2)
     states["square"], states["norm"] = power**2 * 4 ** states["step"], power * 1.5 ** states["step"]
     states["change"] = power.where(states["N"] > 4, states["N"])
-    relu = states.query("model == 'looped' and step == 0").assign(model="ReLU, looped")
+    start = states.query("model == 'looped' and step == 0")
+    relu = pd.concat(start.assign(model=f"ReLU, {one}") for one in ("looped", "looped raw", "stack"))
     cosines = {(model, seed): np.array([[1, -0.5], [-0.5, 1]]) for model in exponent_of for seed in seeds}
     blocks = itertools.product(("1/N", "1/(N sqrt(L))"), (1, 4, 16), (1, 2, 4), seeds)
     blocks = pd.DataFrame(blocks, columns=["rule", "N", "L", "seed"])

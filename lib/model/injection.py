@@ -11,6 +11,7 @@ what the rest of lib asks of it (``ROLES``, ``per_loop``, ``cost``, ``formula``)
 docs/recipes.md writes one.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
@@ -275,12 +276,19 @@ def kind(cfg: ModelConfig) -> type[Injection]:
 
 
 def weightless(cfg: ModelConfig) -> Injection:
-    """A model's injection, whose parameters have shapes and no numbers, tried on a state of that kind. Raises
-    InputError where it does not give states back."""
+    """A model's injection, whose parameters have shapes and no numbers. It has been tried on a state that is narrow:
+    raises InputError where it does not give states back."""
+    _try(cfg.model_copy(update={"width": min(cfg.width, 64)}))
+    with torch.device("meta"):
+        return kind(cfg)(cfg)
+
+
+@functools.lru_cache
+def _try(cfg: ModelConfig) -> None:
     made, shape = kind(cfg), (1, 2, cfg.width)
     try:
-        with torch.device("meta"):
-            injection, e = made(cfg), torch.empty(shape)
+        with torch.random.fork_rng(devices=[]), torch.no_grad():  # not on meta, which imports torch's compiler
+            injection, e = made(cfg), torch.zeros(shape)
             h, prepared = injection.spread(e), injection.prepare(e)
             u = injection.inject(h, prepared, 0)
             end = injection.pool(injection.merge(h, u, e, prepared, 0))
@@ -291,4 +299,3 @@ def weightless(cfg: ModelConfig) -> Injection:
             f"injection: {made.__name__}.inject and pool give {list(u.shape)} and {list(end.shape)} of a state "
             f"{list(shape)}, return its shape"
         )
-    return injection

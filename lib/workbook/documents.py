@@ -228,7 +228,7 @@ def in_numbers(every: Judged) -> str:
     for claim, said in every.items():
         for at, row in said.items():
             how = "" if at == ON_RUNS else ", counted" if claim.replicates == "exact" else ", trained"
-            counts[at + how][verdicts.outcome(row["verdict"], row["mean"])] += 1
+            counts[SCALES[at] + how][verdicts.outcome(row["verdict"], row["mean"])] += 1
     given = [outcome for outcome in verdicts.OUTCOMES if any(count[outcome] for count in counts.values())]
     rows = [
         {

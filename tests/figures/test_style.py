@@ -51,7 +51,7 @@ def test_a_saved_figure_carries_its_provenance_its_words_its_profile_and_truetyp
 def test_dots_show_every_seed_and_the_interval_of_their_mean():
     names = ["linear"] * 3 + ["hyper-connections, as printed"]
     seeds = pd.DataFrame({"injection": names, "loss": [1.0, 1.2, 1.1, 2.0]})
-    marks = function("injection_ablation", "dots")(seeds).axes[0].collections
+    marks = function("injection_ablation", "dots")(seeds, "2").axes[0].collections
     bars = [mark for mark in marks if isinstance(mark, LineCollection)]
     ends = np.array([line for bar in bars for line in bar.get_segments()])
     half = 4.3027 * 0.1 / 3**0.5

@@ -131,12 +131,11 @@ def test_verdicts_are_lines_and_the_reasons_of_what_desk_contradicts(tmp_path, c
         nb = a_notebook("looping_isoflop", tmp_path, profile)
         shown = nb.verdicts([nb.claim(*one) for one in (low, none)])
         first, second = capsys.readouterr().out.splitlines()
-        assert first.startswith(f"{low[0]}: contradicted, trained at {profile}: -0.021 [")
-        assert second == f"{none[0]}: not measured, trained at {profile}"
+        assert first.startswith(f"contradicted   {low[0]}: -0.021 [") and second == f"not measured   {none[0]}"
         assert (reason in shown.data) == (profile == "desk")
     nb = a_notebook("usage_weighted", tmp_path, "desk")
     nb.verdicts([nb.claim("003-table-of-sizes", [7], [], "rows")])
-    assert capsys.readouterr().out == "003-table-of-sizes: reproduced, counted: 7 rows\n"
+    assert capsys.readouterr().out == "reproduced     003-table-of-sizes: 7 rows (at desk, counted)\n"
 
 
 def test_figures_and_claims_carry_their_provenance(tmp_path):

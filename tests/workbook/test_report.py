@@ -107,22 +107,21 @@ def test_what_was_judged_is_told_and_the_rest_is_folded(page, outputs):
 def test_findings_of_the_readme_come_first_what_contradicts_before_what_agrees(outputs):
     """Each with its verdict on either scale, and its figure once; before them stands no verdict of others."""
     nb = a_notebook("published_runs", outputs)
-    nb.claim_of_published("000-phi", [0.459], (0.43, 0.49), "phi", "a note")
-    nb.claim_of_published("000-no-crossover", [-0.1], (-0.2, -0.05), "nats")
-    a_notebook("instability", outputs).claim("001-parcae-trains-past-base", [-1.0, 1.0], [1, 2], "octaves")
-    a_notebook("recurrence_exponent", outputs).claim("000-phi", [0.3], [], "phi", draws=[0.2, 0.4])
+    nb.claim_of_published("000-phi-below-one", [0.541], (0.5, 0.6), "1 - phi", "a note")
+    nb.claim_of_published("000-r4-trails-the-plain-frontier", [-0.1], (-0.2, -0.05), "nats")
+    a_notebook("recurrence_exponent", outputs).claim("000-phi-below-one", [0.5], [], "1 - phi", draws=[-0.2, 0.4])
     page = built(outputs)
     findings = page[page.index('id="findings"') : page.index('id="claims"')]
     assert "<table" not in page[: page.index('id="findings"')]
     told = re.findall(r'<h3><a href="claims/(.*?)\.html">(.*?)</a></h3>\n<p>(.*?)</p>', findings, re.S)
-    order = "000-no-crossover 000-phi 001-base-state-explodes 001-parcae-trains-past-base"
+    order = "000-r4-trails-the-plain-frontier 000-phi-below-one 001-base-state-explodes"
     assert " ".join(id for id, *_ in told) == order and findings.count("<img") == 1
     by_id = {id: (text, re.findall("<b class=.*?>(.*?)</b> (.*?):", said)) for id, text, said in told}
-    both = [("reproduced", "on published runs"), ("not comparable at this scale", "at cpu")]
-    assert by_id["000-phi"] == (LEDGER["000-phi"].short, both)
-    (outputs / "claims" / "published" / "000-phi.json").write_text("{}")
+    both = [("reproduced", "on published runs"), ("not resolved", "at cpu")]
+    assert by_id["000-phi-below-one"] == (LEDGER["000-phi-below-one"].short, both)
+    (outputs / "claims" / "published" / "000-phi-below-one.json").write_text("{}")
     (problem,) = report.build(outputs, "cpu")
-    assert "claims/published/000-phi.json" in problem and "PROFILE=cpu ONLY=published_runs" in problem
+    assert "claims/published/000-phi-below-one.json" in problem and "PROFILE=cpu ONLY=published_runs" in problem
 
 
 def test_a_row_holds_what_was_measured_and_sums_tell_what_is_counted_from_what_is_trained(outputs):
