@@ -11,7 +11,7 @@ from nbformat import v4
 from PIL import Image
 
 from lib.base.errors import InputError
-from lib.workbook import documents, gallery, plans
+from lib.workbook import documents, gallery, plans, verdicts
 from lib.workbook.documents import AT_DESK, ON_RUNS
 
 
@@ -24,12 +24,11 @@ def test_executed_copies_have_the_committed_verdicts_and_nothing_of_a_machine():
         assert not re.search(r"<script|\"papermill\"|start_time|/(home|root|tmp|work|Users)/", text), name
         outputs = [one for cell in nbformat.reads(text, 4).cells for one in cell.get("outputs", [])]
         printed = "".join(one.text for one in outputs if one.output_type == "stream")
-        found = {id: verdict.strip() for verdict, id in re.findall(r"^(\w[\w ]{14}) ?(\d{3}-[^:\n]+)", printed, re.M)}
+        found = {id: verdict.strip() for verdict, id in re.findall(r"^(\w[\w ]{14}) ?(\d{3}-[^: \n]+)", printed, re.M)}
         at = ON_RUNS if name in ("published_runs", "other_groups") else AT_DESK
         field = "published" if at == ON_RUNS else "notebook"
-        said = {
-            claim.id: one[at]["verdict"] for claim, one in every.items() if getattr(claim, field) == name and at in one
-        }
+        rows = [one[at] for claim, one in every.items() if getattr(claim, field) == name and at in one]
+        said = {row["claim"]: verdicts.outcome(row["verdict"], row["mean"])[:14].strip() for row in rows}
         assert found == said, name
 
 

@@ -26,7 +26,7 @@ from tests.pages import loaded
 from tests.runs import several
 from tests.workbooks import ROOT, a_notebook
 
-FIGURES = ["phi", "instability_radius", "instability_rates", "generate"]  # by paper
+FIGURES = ["phi", "instability_each_rate", "instability_radius", "generate"]  # by paper
 LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
 
 
@@ -34,7 +34,7 @@ LEDGER = claims.ledger(ROOT / "params" / "claims.yaml")
 def made(tmp_path_factory):
     """Figures of three notebooks, a table, findings of two at two profiles, and copies of two, one of which failed."""
     folder = tmp_path_factory.mktemp("made") / "outputs"
-    for name in ("generate", "instability_radius", "instability_rates", "phi"):
+    for name in ("generate", "instability_radius", "instability_each_rate", "phi"):
         figure, axis = plt.subplots()
         axis.plot([1, len(name)])
         if name.startswith("instability"):
@@ -190,13 +190,13 @@ def test_figures_stand_by_paper_and_notebook_and_say_what_they_are(page, made):
     width, height = map(int, found[0][2:])
     with Image.open(made / "report" / found[0][1]) as image:
         assert width < image.width and width / height == pytest.approx(image.width / image.height, rel=0.01)
-    assert re.findall("<h4>(.*?)</h4>", figures)[:2] == ["What phi is", "instability radius"]
+    assert re.findall("<h4>(.*?)</h4>", figures)[:2] == ["What phi is", "instability each rate"]
     assert "Drawn from 3 runs, 1 seed." in figures
 
 
 def test_provenance_is_folded_below_figures_and_tables(page, made):
-    figure = re.search(r'<figure id="instability_rates".*?</figure>', page, re.S).group()
-    stamp = json.loads((made / "figures" / "cpu" / "instability_rates.json").read_text())
+    figure = re.search(r'<figure id="instability_each_rate".*?</figure>', page, re.S).group()
+    stamp = json.loads((made / "figures" / "cpu" / "instability_each_rate.json").read_text())
     read = yaml.safe_load(html.unescape(re.search(r"<details.*?<pre>(.*?)</pre></details>", figure, re.S).group(1)))
     assert {name: read[name] for name in ("commit", "device", "notebook")} == {
         name: stamp[name] for name in ("commit", "device", "notebook")
@@ -223,7 +223,7 @@ def test_a_failed_notebook_says_why_and_its_copy_is_there(page, outputs):
 
 
 DAMAGED = {
-    "figures/cpu/instability_rates.json": ("{", "ONLY=instability"),
+    "figures/cpu/instability_each_rate.json": ("{", "ONLY=instability"),
     "figures/cpu/instability_radius.png": ("not a picture", "ONLY=instability"),
     "tables/cpu/which_train.csv": ("", "ONLY=instability"),
     "claims/cpu/001-base-state-explodes.json": ('{"id": 1}', "ONLY=instability"),
