@@ -189,8 +189,8 @@ def found(every: Judged) -> str:
         row["verdict"] for said in every.values() for row in said.values() if (row["again"] or 0) >= claims.FRAGILE
     )
     chosen = (
-        f"All chosen after judging, from {firm[REPRODUCED]} reproduced and {firm[CONTRADICTED]} contradicted verdicts "
-        f"that at least {100 * claims.FRAGILE:.0f} % of repeats would give again."
+        f"All chosen by hand after judging, from {firm[REPRODUCED]} reproduced and {firm[CONTRADICTED]} contradicted "
+        f"verdicts that at least {100 * claims.FRAGILE:.0f} % of fresh draws of as many seeds or runs would give again."
     )
     return f"{table([_line(claim, said) for claim, said in every.items() if claim.short])}\n\n{chosen}"
 
@@ -227,7 +227,7 @@ def in_numbers(every: Judged) -> str:
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for claim, said in every.items():
         for at, row in said.items():
-            how = "" if at == ON_RUNS else ", counted" if claim.replicates == "exact" else ", trained"
+            how = ", counted without training" if at == AT_DESK and claim.replicates == "exact" else ""
             counts[SCALES[at] + how][verdicts.outcome(row["verdict"], row["mean"])] += 1
     given = [outcome for outcome in verdicts.OUTCOMES if any(count[outcome] for count in counts.values())]
     rows = [
@@ -236,7 +236,7 @@ def in_numbers(every: Judged) -> str:
             **{outcome: f"{counts[by][outcome]}" for outcome in given},
             "all": f"{counts[by].total()}",
         }
-        for by in sorted(counts, reverse=True)
+        for by in sorted(counts)
     ]
     by_so_many = collections.Counter(map(len, every.values()))
     both = f"{by_so_many[2]} are judged by both, {by_so_many[0]} by neither yet"
