@@ -164,17 +164,22 @@ def training_curves(
     return figure
 
 
-def number_by_number(titles: dict[str, str], groups: dict[str, tuple[pd.DataFrame, pd.Series]], ylabel: str) -> Figure:
+def number_by_number(
+    titles: dict[str, str], groups: dict[str, tuple[pd.DataFrame, pd.Series, str]], ylabel: str
+) -> Figure:
     """A panel for each column -> title, in it each group's column of numbers and what stands for them: a dot a number,
-    in their order, and a bar."""
-    figure, axes = row_of_panels(titles.values(), 2.5, ylabel=ylabel)
+    in their order, and a bar, or a diamond where it is another thing; the legend has its name."""
+    figure, axes = row_of_panels(titles.values(), 2.7, ylabel=ylabel)
+    marks = dict(zip(dict.fromkeys(name for *_, name in groups.values()), (("_", 22), ("D", 5)), strict=False))
     for axis, column in zip(axes, titles, strict=True):
-        for place, (numbers, middle) in enumerate(groups.values()):
+        for place, (numbers, middle, name) in enumerate(groups.values()):
             across = place + np.linspace(-0.2, 0.2, len(numbers))
             axis.plot(across, numbers[column], "o", color=_OWN, ms=3 if len(numbers) < 20 else 1.5, mew=0, alpha=0.7)
-            axis.plot(place, middle[column], "_", color="black", ms=22, mew=1.3)
+            mark, size = marks[name]
+            axis.plot(place, middle[column], mark, color="black", ms=size, mew=1.3, label=name)
         axis.set_xticks(range(len(groups)), groups)
         axis.set_xlim(-0.5, len(groups) - 0.5)
+    style.legend_above(figure, axes[0])
     return figure
 
 
