@@ -78,7 +78,7 @@ def growth(
 
 def ladder(grown: pd.DataFrame, loops: int) -> Figure:
     """002, Fig. 2e: by how many octaves the norm grows within the first steps, against the learning rate
-    (``designs.octaves_grown``). Dotted is a norm that doubles."""
+    (``designs.octaves_grown``, cut at ten). Bars span the seeds."""
     long = grown.rename(index=alpha, level="rule").melt(value_name="octaves", ignore_index=False).reset_index()
     figure, axis = plt.subplots(figsize=(COLUMN, 2.6))
     sns.lineplot(
@@ -92,9 +92,11 @@ def ladder(grown: pd.DataFrame, loops: int) -> Figure:
         ax=axis,
         **SPREAD,
     )
-    axis.axhline(1, color="black", lw=0.8, ls=":")
+    axis.axhline(10, color="#666666", lw=0.8, ls="--", label="10 or more: exploded")
+    axis.axhline(1, color="black", lw=0.8, ls=":", label="1: doubled")
+    axis.legend()
     doublings_axis(axis, long["lr"], "learning rate", rate)
-    axis.set_ylabel(f"octaves of growth, N = {loops} loops")
+    axis.set_ylabel(f"octaves of growth, N = {loops} loops\n(bars: range of seeds)")
     return figure
 
 
