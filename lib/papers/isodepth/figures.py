@@ -104,7 +104,7 @@ def probed_constants(found: dict[str, pd.DataFrame], printed: dict[tuple[str, st
         "$a_D$": (found, "a_D"),
         "added to the best\nwidth d* (octaves)": (added, "width"),
     }
-    figure, axes = row_of_panels(panels, 0.9 + 0.25 * len(found), sharey=True)
+    figure, axes = row_of_panels(panels, 0.9 + 0.25 * len(found), ylabel="bars: 95 %", sharey=True)
     for axis, (of, column) in zip(axes, panels.values(), strict=True):
         for name, (value, *draws) in ((name, of[name][column]) for name in reversed(found)):  # the first on top
             axis.plot(percentile_interval(draws), [name, name], "k-", value, name, "ko")
@@ -117,7 +117,7 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
     """000, Figs. 8 and 10: predicted against measured loss, one panel a fit. panels: title -> (fit, runs)."""
     parts = []
     for title, (fit, runs) in panels.items():
-        quality = f"$R^2$ = {fit.r2:.3f}, rms {fit.rms_residual:.3f} nats"
+        quality = f"$R^2$ = {fit.r2:.3f}\nrms {fit.rms_residual:.3f} nats"
         predicted = runs["loss"] * np.exp(fit.residuals)
         parts.append(runs.assign(predicted=predicted, of=f"{title.replace(', ', COMMA)}\n{quality}"))
     grid = sns.relplot(**seaborns(pd.concat(parts)), x="loss", y="predicted", col="of", **DOTS)
@@ -130,9 +130,11 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
 
 def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured: pd.DataFrame) -> Figure:
     """000, Fig. 1. Left: unique and effective parameters at one width, and FLOPs, relative to r = 1
-    (``readings.worth``). Right: compute-optimal loss against budget by the law (``readings.frontiers``), dashed by the
-    one fitted at phi = 1, crosses for the ``measured`` optima."""
-    figure, (left, right) = row_of_panels(["at one width", "at the best width"], 2.8, ylabel="relative to r = 1")
+    (``readings.worth``). Right: compute-optimal loss against budget by the law (``readings.frontiers``), dashed that of
+    the least r by the one fitted at phi = 1, marks for the ``measured`` optima."""
+    figure, (left, right) = row_of_panels(
+        ["at one width", "at the best width (marks: minima of the parabolas)"], 2.8, ylabel="relative to r = 1"
+    )
     for column, colour, marker, label in (
         ("flops", "#666666", "o", "training FLOPs"),
         ("effective", COLOURS["isodepth"], "s", r"effective, $N_{once} + r^\varphi N_{rec}$"),
@@ -144,14 +146,13 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
     left.legend(loc="lower left")
     look = of_recurrences(worth["r"])
     for r, line in frontier.groupby("r"):
-        shade, points = look[r][0], measured[measured["r"] == r]
-        right.plot(line["budget"], line["loss"], color=shade, label=f"r = {r}")
-        right.plot(points["budget"], points["loss"], "x", color=shade, ms=4.5)
+        (shade, marker), points = look[r], measured[measured["r"] == r]
+        right.plot(line["budget"], line["loss"], color=shade)
+        right.plot(points["budget"], points["loss"], marker, color=shade, mfc="none", label=f"r = {r}")
     unrolled = frontier[frontier["r"] == frontier["r"].min()]
-    right.plot(
-        unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=r"fit with $\varphi = 1$"
-    )
-    right.plot([], [], "x", color="#666666", ms=4.5, label="minima of the parabolas")
+    words = rf"r = {unrolled['r'].min()} by the fit with $\varphi = 1$"
+    right.plot([], [], color="#666666", label="by the law")
+    right.plot(unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=words)
     budget_axis(right, sorted(measured["budget"].unique()))
     right.set_ylabel("compute-optimal loss (nats)")
     right.legend()
