@@ -37,10 +37,10 @@ def show(cfg: ModelConfig) -> Figure:
         "in tables": counts.n_embedding,
         "run once": counts.n_once_stored,
         "in the loop": counts.n_rec_stored,
-        "active": counts.n_active,
+        "active" + f", loop x {cfg.mean_loops}" * (cfg.mean_loops > 1): counts.n_active,
         "forward FLOPs / token": counts.flops_per_token_forward,
         "training FLOPs / token": counts.flops_per_token,
-        "as published": counts.flops_per_token_published,
+        "training FLOPs / token\nas the paper counts": counts.flops_per_token_published,
     }
     text = "\n".join(f"{name}\n   {short(value)}" for name, value in lines.items())
     right.text(0, 0.98, text, va="top", fontsize=6.5, linespacing=1.4, transform=right.transAxes)
