@@ -137,7 +137,7 @@ def training_curves(
                     if row == 0 and end[0] < 0.02 * curves["step"].max():
                         axis.annotate(f"step {end[0]:.0f}", end, (5, -2), textcoords="offset points", fontsize=7)
             if quantity in reference:
-                axis.axhline(reference[quantity][0], color="#666666", lw=0.8, ls=":")
+                axis.axhline(reference[quantity][0], color="#666666", lw=0.8, ls=":" if quantity == "loss" else "-.")
             axis.set_ylabel(label if column == 0 else "")
             if quantity != "loss":
                 log_axis(axis, curves[quantity])
@@ -156,10 +156,13 @@ def training_curves(
     figure.legend(
         handles=[
             Line2D([], [], ls="", marker="x", color="#666666", label="run ended as diverged"),
-            Line2D([], [], ls=":", lw=0.8, color="#666666", label=", ".join(what for _, what in reference.values())),
+            *(
+                Line2D([], [], ls=":" if quantity == "loss" else "-.", lw=0.8, color="#666666", label=what)
+                for quantity, (_, what) in reference.items()
+            ),
         ],
         loc="outside upper center",
-        ncols=2,
+        ncols=1 + len(reference),
     )
     return figure
 
