@@ -78,7 +78,7 @@ def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
     doublings_axis(left, [1, 2, 3, 4, 6, 8], "passes r")
     few_decades(left)
     left.set_yticks([1, 1.5, 2, 3, 4], ["1", "1.5", "2", "3", "4"])
-    left.set(ylim=(0.95, 5), ylabel="worth in passes of own layers, $r^\\varphi$\n(bars: 95 %)")
+    left.set(ylim=(0.7, 5), ylabel="worth in passes of own layers, $r^\\varphi$\n(bars: 95 %)")
     several = share.groupby("loops")
     for k, ((passes, of), shade) in enumerate(zip(several, shades("looped", len(several)), strict=True)):
         ratio = of["tokens a parameter"] * beside(k, len(several), 1.04)
@@ -87,7 +87,7 @@ def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
     right.axhline(1, color="#666666", lw=0.8, ls=":")
     doublings_axis(right, [1, 2, 5, 10, 20], "tokens a parameter of one pass")
     right.set(title=SAID[runs.THEIRS], ylabel="gain tied / gain with own weights\n(bars: 95 %)")
-    left.legend()
+    left.legend(loc="lower right")
     right.legend()
     return figure
 
