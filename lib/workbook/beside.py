@@ -30,7 +30,7 @@ def write(outputs: Path, other: Path, profile: str) -> list[str]:
         ours=ours,
         theirs=theirs,
         no_cause=report.NO_CAUSE,
-        title=lambda name: pages.title(places.NOTEBOOKS / f"{name}.ipynb"),
+        title=lambda name: pages.title(path) if (path := places.NOTEBOOKS / f"{name}.ipynb").exists() else name,
     )
     report.put(outputs / "report" / "beside.html", text.encode())
     return [problem for one in found for problem in one.problems]

@@ -36,6 +36,9 @@ def test_figures_verdicts_and_parameters_stand_side_by_side(both):
     assert told[0] == ["[0.5, 0.25]", "[0.125]"] and len(told) == 2
     assert "1.1 [" in told[1][0] and "2.1 [" in told[1][1]
     assert 'href="beside.html"' in (path.parent / "index.html").read_text()
+    stamp = both[1] / "figures" / "cpu" / "generate.json"  # a notebook of somebody's own has its name for a title
+    stamp.write_text(stamp.read_text().replace('"notebook": "generate"', '"notebook": "my_own"'))
+    assert beside.write(*both, "cpu") == [] and "my_own" in path.read_text()
     assert stale.site(both[0], "cpu") == [] and (both[0] / "site" / "beside" / "generate.png").exists()
 
 
