@@ -9,7 +9,6 @@ puts the tables between their marks, and a test sees that they are up to date.
 import collections
 import functools
 import itertools
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,13 +18,11 @@ import nbformat
 import pandas as pd
 import yaml
 
-from lib.config import RunConfig
 from lib.figures.style import short
 from lib.flops import count, run_flops
-from lib.store import records
-from lib.store.result import CURVES, ENDS, FAMILIES, MADE, MADE_BY, MEASURED, SUMMARY, WHO, Column, row_types
+from lib.store.result import Column
 from lib.sweep.cluster import memory_of
-from lib.workbook import audit, claims, places, plans, verdicts
+from lib.workbook import audit, claims, index, places, plans, verdicts
 from lib.workbook.claims import CONTRADICTED, INCOMPARABLE, OPEN, REPRODUCED, Claim
 
 README = places.ROOT / "README.md"
@@ -34,45 +31,15 @@ CARD = places.RECORDS / "README.md"
 RECORDS = places.RECORDS / "desk"  # whose verdicts are told
 AT_DESK, ON_RUNS = "at desk", "on published runs"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
-#: beside the records of these profiles, whose runs notebooks ask for
-INDEX, INDEXED = "index.parquet", ("desk", "addendum", "gpu")
-LEAST_BUDGET = 1e6  # FLOPs; no other number in a label is as large
-INDEX_COLUMNS = [
-    Column("notebook", "text", "one that asks for the run; a run that several ask for has a row with each"),
-    Column("label", "text", "what it calls the run there, as a JSON list: the group, then what sets it apart"),
-    Column("budget", "float", "FLOPs that the label names, as its paper counts; else of the training, by lib/flops.py"),
-    Column("n_params", "int", "parameters, tables among them"),
-    Column("n_once", "int", "parameters that run once in a pass, without tables"),
-    Column("n_rec", "int", "parameters in the loop, without tables, the injection among them"),
-    Column("r", "int", "mean loops in training"),
-    Column("tokens", "int", "tokens that the run is to be trained on"),
-]
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
-
-#: paper -> its notebooks, in the order in which papers are counted: what two ask for is counted with the first
-NOTEBOOKS = {
-    paper: names.split()
-    for paper, names in {
-        "000": "isodepth_isoflop recurrence_exponent phi_probes injection_ablation lr_transfer_hyperp extrapolation "
-        "downstream_axes published_runs",
-        "001": "instability stability_ablation depth_sampling backprop_depth end_to_end looping_isoflop "
-        "test_time_saturation unified_law tokenizer_compression",
-        "002": "residual_scaling_init loop_lr_transfer residual_scaling_trained residual_scaling_beyond",
-        "003": "usage_weighted",
-        "004": "mup_transfer moe_isoflop routing_divergence convergence early_exit early_exit_wallclock generate "
-        "downstream_core",
-        "beyond": "start_here delta_phi_league depth_tasks other_groups published_models",
-    }.items()
-}
 
 #: claim -> where it was judged, AT_DESK and ON_RUNS -> the row of its verdict, as ``verdicts.COLUMNS`` has it
 Judged = Mapping[Claim, Mapping[str, Mapping[str, Any]]]
 
 
 def write() -> None:
-    """Puts the parts into their documents, and the runs' labels and sizes beside the records."""
-    for profile in INDEXED:
-        index(profile).to_parquet(places.RECORDS / profile / INDEX, index=False, compression="zstd")
+    """Puts the parts into their documents, and the indices beside the records."""
+    index.write()
     for path, parts in documents().items():
         path.write_text(filled(path.read_text(encoding="utf-8"), parts), encoding="utf-8")
 
@@ -84,8 +51,8 @@ def documents() -> dict[Path, dict[str, str]]:
         README: {"found": found(every), "numbers": in_numbers(every), "notebooks": overview(every)},
         CLAIMS: {"claims": entries(every)},
         SCALE: scale(),
-        VERDICTS: {"columns": _described(verdicts.COLUMNS)},
-        CARD: {name: _described(listed) for name, listed in columns().items()}
+        VERDICTS: {"columns": described(verdicts.COLUMNS)},
+        CARD: {name: described(listed) for name, listed in index.columns().items()}
         | {"audit": audit.told(verdicts.committed(RECORDS)["audit"])},
     }
 
@@ -114,6 +81,11 @@ def filled(text: str, parts: Mapping[str, str]) -> str:
             raise ValueError(f"{name}: the document has no marks of this name")
         text = f"{text[: there.start(1)]}{part}\n{text[there.end(1) :]}"
     return text
+
+
+def described(listed: Iterable[Column]) -> str:
+    """A table with a line a column."""
+    return table([{"column": f"`{one.name}`", "type": one.kind, "says": one.says} for one in listed])
 
 
 # ---- verdicts in words -----------------------------------------------------------------------------------------------
@@ -246,7 +218,7 @@ def in_numbers(every: Judged) -> str:
 def overview(every: Judged) -> str:
     """One row a notebook: its executed copy, what it asks, whose claim that is, and how many of its claims came out as
     the paper says: on our runs, and on published ones, in the row of the notebook that reads these too."""
-    return table([_of_notebook(paper, name, every) for paper, names in NOTEBOOKS.items() for name in names])
+    return table([_of_notebook(paper, name, every) for paper, names in plans.NOTEBOOKS.items() for name in names])
 
 
 def _of_notebook(paper: str, name: str, every: Judged) -> dict[str, str]:
@@ -327,18 +299,6 @@ def entries(every: Judged) -> str:
 # ---- docs/scale.md ---------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def planned(profile: str) -> list[tuple[str, str, plans.Plan]]:
-    """(paper, notebook, its plan) of every notebook that has parameters at a profile. Takes half a minute."""
-    there = plans.names(profile)
-    return [
-        (paper, name, plans.plan(name, profile))
-        for paper, names in NOTEBOOKS.items()
-        for name in names
-        if name in there
-    ]
-
-
 def asked(profile: str) -> pd.DataFrame:
     """A row for each run that a notebook asks for; what several ask for has a row with each."""
     rows = [
@@ -352,7 +312,7 @@ def asked(profile: str) -> pd.DataFrame:
             "flops": run_flops(cfg),
             "memory": memory_of(cfg),
         }
-        for paper, name, plan in planned(profile)
+        for paper, name, plan in plans.planned(profile)
         for cfg in plan.runs
     ]
     return pd.DataFrame(rows)
@@ -396,64 +356,3 @@ def _costs(runs: pd.DataFrame, by: str) -> list[dict[str, str]]:
         }
         for name, its in runs.groupby(by, sort=False)
     ]
-
-
-# ---- the records' index ----------------------------------------------------------------------------------------------
-
-
-def index(profile: str) -> pd.DataFrame:
-    """A row for each label under which a notebook asks for a run of the records."""
-    there = {*records.of(places.RECORDS / profile).keys}
-    rows = []
-    for _, notebook, plan in planned(profile):
-        for label, cfg in plan.labels.items():
-            if cfg.key in there:
-                counts = count(cfg.model, cfg.data.context)
-                stated = [x for x in label if isinstance(x, float) and x >= LEAST_BUDGET]
-                rows.append(
-                    {
-                        "key": cfg.key,
-                        "notebook": notebook,
-                        "label": json.dumps(label, default=str),
-                        "budget": stated[0] if stated else run_flops(cfg),
-                        "n_params": counts.n_params,
-                        "n_once": counts.n_once,
-                        "n_rec": counts.n_rec,
-                        "r": cfg.model.mean_loops,
-                        "tokens": cfg.tokens,
-                    }
-                )
-    return pd.DataFrame(rows)
-
-
-# ---- columns ---------------------------------------------------------------------------------------------------------
-
-
-def columns() -> dict[str, list[Column]]:
-    """Table of the records -> its columns; every profile's have the same."""
-    key = Column("key", "text", "the run's key, a hash of all that decides its numbers")
-    status = Column(
-        "status", "text", "finished, or diverged: the state's rms passed max_state_rms, or it was no number"
-    )
-    fields = [Column(name, kind, _says(name)) for name, kind in row_types().items()]
-    ends = [one._replace(name=SUMMARY + one.name) for one in ENDS]
-    families = [Column(f"{family}...", "float", says) for family, says in FAMILIES.items()]
-    made_by = {one.name: one._replace(name=MADE + one.name) for one in MADE_BY}
-    return {
-        "index": [key, *INDEX_COLUMNS],
-        "runs": [key, *fields, status, *ends, *made_by.values()],
-        "curves": [key, *CURVES, *families],
-        "measured": [*MEASURED, *(column for name, column in made_by.items() if name in WHO)],
-    }
-
-
-def _says(name: str) -> str:
-    """What a field's own description says; else that lib/config.py has it."""
-    part, _, field = name.partition(".")
-    config: Any = RunConfig.model_fields[part].annotation
-    return str(config.model_fields[field].description or f"{field.replace('_', ' ')}, as in lib/config.py")
-
-
-def _described(listed: Iterable[Column]) -> str:
-    """A table with a line a column."""
-    return table([{"column": f"`{one.name}`", "type": one.kind, "says": one.says} for one in listed])

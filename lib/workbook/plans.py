@@ -3,6 +3,7 @@ how much of them is there, and what of it can be drawn, for notebooks that train
 
 import contextlib
 import dataclasses
+import functools
 import io
 import os
 import tempfile
@@ -24,6 +25,22 @@ from lib.sweep.jobs import spell
 from lib.sweep.measurements import Asked
 from lib.sweep.training import hours
 from lib.workbook import parameters, places
+
+#: paper -> its notebooks, in the order in which papers are counted: what two ask for is counted with the first
+NOTEBOOKS = {
+    paper: names.split()
+    for paper, names in {
+        "000": "isodepth_isoflop recurrence_exponent phi_probes injection_ablation lr_transfer_hyperp extrapolation "
+        "downstream_axes published_runs",
+        "001": "instability stability_ablation depth_sampling backprop_depth end_to_end looping_isoflop "
+        "test_time_saturation unified_law tokenizer_compression",
+        "002": "residual_scaling_init loop_lr_transfer residual_scaling_trained residual_scaling_beyond",
+        "003": "usage_weighted",
+        "004": "mup_transfer moe_isoflop routing_divergence convergence early_exit early_exit_wallclock generate "
+        "downstream_core",
+        "beyond": "start_here delta_phi_league depth_tasks other_groups published_models",
+    }.items()
+}
 
 P = TypeVar("P", bound=Computing)
 
@@ -77,6 +94,13 @@ def plan(name: str, profile: str, **changes: Any) -> Plan:
         if isinstance(nb.parameters, Computing):
             plan.parts, plan.seeds = nb.parameters.parts(), [*nb.parameters.seed_lists().values()]
         return plan
+
+
+@functools.cache
+def planned(profile: str) -> list[tuple[str, str, Plan]]:
+    """(paper, notebook, its plan) of every notebook that has parameters at a profile. Takes half a minute."""
+    there = names(profile)
+    return [(paper, name, plan(name, profile)) for paper, some in NOTEBOOKS.items() for name in some if name in there]
 
 
 def _execute(name: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from lib.base.parameters import PROFILES
 from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore
-from lib.workbook import audit, claims, documents, pages, parameters, places, verdicts
+from lib.workbook import audit, claims, documents, pages, parameters, places, plans, verdicts
 from lib.workbook.claims import PUBLISHED, Claim
 from lib.workbook.plans import read_plan
 
@@ -230,7 +230,7 @@ def build(outputs: Path, profile: str) -> list[str]:
     Returns a line for each file that could not be read; the page begins with these lines too. Raises InputError for a
     damaged ledger, and leaves the page that is there."""
     ledger = claims.ledger(places.LEDGER)
-    papers = {name: paper for paper, names in documents.NOTEBOOKS.items() for name in names}
+    papers = {name: paper for paper, names in plans.NOTEBOOKS.items() for name in names}
     found, report = Outputs(outputs), outputs / "report"
     rows = found.rows(ledger, profile)
     failures = {other: found.pages(other) for other in dict.fromkeys([profile, *(row.profile for row in rows)])}

@@ -23,7 +23,7 @@ from lib.papers.looped_moe import designs as sparse
 from lib.papers.looped_moe.parameters import MoeIsoflop
 from lib.papers.nanochat.parameters import UsageWeighted
 from lib.workbook import plans
-from lib.workbook.documents import NOTEBOOKS
+from lib.workbook.plans import NOTEBOOKS
 from tests.cells import function
 from tests.given import given, of_profile
 from tests.papers.facts import ACCOUNTED, facts

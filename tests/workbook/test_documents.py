@@ -21,7 +21,7 @@ from lib.store import records
 from lib.store.result import TABLES
 from lib.sweep.measurements import Asked, measure
 from lib.sweep.training import sweep
-from lib.workbook import claims, documents, gallery, parameters, places, plans, verdicts
+from lib.workbook import claims, documents, gallery, index, parameters, places, plans, verdicts
 from lib.workbook.documents import AT_DESK, ON_RUNS, asked, escaped, filled, hours, table
 from tests.cases import Case, squared
 from tests.runs import several
@@ -48,28 +48,28 @@ def test_a_document_has_the_tables_of_today(parts, name):
     assert filled(text, parts[path]) == text, f"{path.name} is out of date, run {MEND}"
 
 
-@pytest.mark.parametrize("profile", documents.INDEXED)
+@pytest.mark.parametrize("profile", index.PROFILES)
 def test_the_index_of_the_records_is_that_of_the_plans(plans_once, profile, monkeypatch):
-    there = pd.read_parquet(documents.CARD.parent / profile / documents.INDEX)
-    documents.planned(profile)
+    there = pd.read_parquet(documents.CARD.parent / profile / index.NAME)
+    plans.planned(profile)
     monkeypatch.setattr(records, "of", lambda folder: SimpleNamespace(keys=there["key"]))  # which they are: below
-    pd.testing.assert_frame_equal(documents.index(profile), there)
-    assert [*there] == [one.name for one in documents.columns()["index"]]
+    pd.testing.assert_frame_equal(index.index(profile), there)
+    assert [*there] == [one.name for one in index.columns()["index"]]
 
 
 ROWS = """
 import numpy, pandas
 from lib.config import RunConfig
 from lib.store import records
-from lib.workbook import documents
+from lib.workbook import documents, index
 
-for profile in documents.INDEXED:
+for profile in index.PROFILES:
     folder = documents.CARD.parent / profile
     runs = records.table(folder)
     assert [RunConfig.of_row(row).key for row in runs.to_dict("records")] == [*runs["key"]]
     assert RunConfig.of_row(runs.iloc[0]).key == runs["key"][0]
-    index = pandas.read_parquet(folder / documents.INDEX).drop_duplicates("key")
-    both = index.merge(runs, on="key", suffixes=("", "_done"), how="outer").query("status == 'finished'")
+    rows = pandas.read_parquet(folder / index.NAME).drop_duplicates("key")
+    both = rows.merge(runs, on="key", suffixes=("", "_done"), how="outer").query("status == 'finished'")
     assert (both["tokens"] == both["tokens_done"]).all() and (both["r"] == both["model.mean_loops"]).all()
 """
 
@@ -265,7 +265,7 @@ def test_runs_cost_what_count_says_and_count_once(parts):
         cfg.tokens * count(cfg.model, 2048).flops_per_token for cfg in plans.plan("extrapolation", "paper").runs
     )
     every = asked("paper")
-    assert sorted(name for part in documents.NOTEBOOKS.values() for name in part) == plans.names()
+    assert sorted(name for part in plans.NOTEBOOKS.values() for name in part) == plans.names()
     assert every[every["notebook"] == "`extrapolation`"]["flops"].sum() == pytest.approx(expected)
     assert every["key"].nunique() < len(every)
     assert parts[documents.SCALE]["papers"].splitlines()[-1].startswith(f"| all | {every['key'].nunique():,} |")
@@ -289,7 +289,7 @@ def test_the_card_has_every_column_of_a_part(store, tmp_path):
     measure(squared, [Case(x=2)], store, jobs=1)
     runs = sweep(several(1), store, jobs=1).results
     records.add(tmp_path, runs, [Asked(squared, Case(x=2)).found(store)])
-    every = documents.columns()
+    every = index.columns()
     for name, listed in ((name, every[name]) for name in TABLES):
         (part,) = (tmp_path / f"{name}.parquet").iterdir()
         there = {*pyarrow.parquet.read_schema(part).names}
