@@ -50,6 +50,7 @@ def documents() -> dict[Path, dict[str, str]]:
     return {
         README: {"found": found(every), "numbers": in_numbers(every), "notebooks": overview(every)},
         CLAIMS: {"claims": entries(every)},
+        places.EXPLAINED: {"explained": explained(every)},
         SCALE: scale(),
         VERDICTS: {"columns": described(verdicts.COLUMNS)},
         CARD: {name: described(listed) for name, listed in index.columns().items()}
@@ -157,18 +158,20 @@ def place(claim: Claim) -> str:
 def found(every: Judged) -> str:
     """The findings that README tells: claims with a ``short`` statement, with the verdicts of both scales, and where to
     see more; and from how many they were chosen."""
+    told = [_line(claim, said) for claim, said in every.items() if claim.short]
     firm = collections.Counter(
         row["verdict"] for said in every.values() for row in said.values() if (row["again"] or 0) >= claims.FRAGILE
     )
+    firmly = "[firm](docs/verdicts.md#how-firm-it-is-and-what-would-settle-it)"
     chosen = (
-        f"All chosen by hand after judging, from {firm[REPRODUCED]} reproduced and {firm[CONTRADICTED]} contradicted "
-        f"verdicts that at least {100 * claims.FRAGILE:.0f} % of fresh draws of as many seeds or runs would give again."
+        f"We chose these findings by hand, after judging, among the {firm[REPRODUCED]} reproduced and "
+        f"{firm[CONTRADICTED]} contradicted verdicts that are {firmly}."
     )
-    return f"{table([_line(claim, said) for claim, said in every.items() if claim.short])}\n\n{chosen}"
+    return f"{table(told)}\n\n{chosen}"
 
 
 def _line(claim: Claim, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    came = {heading: said[at]["verdict"] if at in said else "no such runs" for at, heading in SCALES.items()}
+    came = {heading: said[at]["verdict"] if at in said else "none published" for at, heading in SCALES.items()}
     see = f"[claim](docs/claims.md#{anchor(claim.id)}), {_see(claim, 'docs/')}"
     return {"what the paper says": escaped(claim.short), **came, "see": see}
 
@@ -194,25 +197,21 @@ def anchor(id: str) -> str:
 
 
 def in_numbers(every: Judged) -> str:
-    """How many claims came to what: a row for what our runs say, one for what is counted without training, and one for
+    """How many claims came to what: a row for what our runs say, one for what is counted and not trained, and one for
     published runs; and how many have both."""
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for claim, said in every.items():
         for at, row in said.items():
-            how = ", counted without training" if at == AT_DESK and claim.replicates == "exact" else ""
+            how = ", by arithmetic alone" if at == AT_DESK and claim.replicates == "exact" else ""
             counts[SCALES[at] + how][verdicts.outcome(row["verdict"], row["mean"])] += 1
     given = [outcome for outcome in verdicts.OUTCOMES if any(count[outcome] for count in counts.values())]
     rows = [
-        {
-            "claims judged": by,
-            **{outcome: f"{counts[by][outcome]}" for outcome in given},
-            "all": f"{counts[by].total()}",
-        }
+        {"judged on": by, **{outcome: f"{counts[by][outcome]}" for outcome in given}, "all": f"{counts[by].total()}"}
         for by in sorted(counts)
     ]
     by_so_many = collections.Counter(map(len, every.values()))
-    both = f"{by_so_many[2]} are judged by both, {by_so_many[0]} by neither yet"
-    return f"{table(rows)}\n\nThere are {len(every)} claims: {both}."
+    both = f"{by_so_many[2]} stand in a row of our models and in that of published runs, {by_so_many[0]} in none (open)"
+    return f"{table(rows)}\n\nOf {len(every)} claims {both}."
 
 
 def overview(every: Judged) -> str:
@@ -274,6 +273,17 @@ def reason(id: str) -> str:
     """What ``explanations`` says of a claim at desk and on published runs; nothing where it speaks of neither."""
     parts = re.split(r"\n\n(?=\*\w[\w ]*, \d{4}-\d\d-\d\d\.\*)", explanations().get(id, ""))
     return "\n\n".join(part for part in parts if part.startswith(("*Desk", "*Published")))
+
+
+def explained(every: Judged) -> str:
+    """A row for each claim that is explained: its verdicts, and the way to the text."""
+    return table(
+        [
+            {"claim": f"[{claim.id}](#{anchor(claim.id)})", "verdict": escaped(verdict(said))}
+            for claim, said in every.items()
+            if claim.id in explanations()
+        ]
+    )
 
 
 # ---- docs/claims.md --------------------------------------------------------------------------------------------------

@@ -118,14 +118,14 @@ def of(id, desk="", published="", **changes):
 def test_the_readme_tells_five_findings_that_would_come_out_again():
     """In at most 20 words each, with a figure, and with the verdicts of both scales."""
     every = documents.judged()
-    told, none = [claim for claim in every if claim.short], {"verdict": "no such runs"}
+    told, none = [claim for claim in every if claim.short], {"verdict": "none published"}
     lines = [line for line in documents.found(every).splitlines()[2:] if line.startswith("|")]
     assert len(told) == len(lines) == 5
     for claim, line in zip(told, lines, strict=True):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         assert cells[0] == claim.short and len(claim.short.split()) <= 20 and claim.figure, claim.id
         assert cells[1:3] == [every[claim].get(at, none)["verdict"] for at in (AT_DESK, ON_RUNS)]
-        assert {*cells[1:3]} <= {"reproduced", "contradicted", "no such runs"}
+        assert {*cells[1:3]} <= {"reproduced", "contradicted", "none published"}
         assert all(row["again"] >= claims.FRAGILE for row in every[claim].values()), claim.id
         assert ("docs/explanations.md#" in line) == (claim.id in documents.explanations())
 
@@ -144,13 +144,13 @@ def test_claims_are_counted_by_what_judged_them():
     nothing[1][AT_DESK]["mean"] = None
     every += [of("e", "reproduced", replicates="exact"), nothing]
     assert documents.in_numbers(dict(every)).splitlines() == [
-        "| claims judged | reproduced | contradicted | not measured | all |",
+        "| judged on | reproduced | contradicted | not measured | all |",
         "| --- | --- | --- | --- | --- |",
         "| our small models | 2 | 0 | 1 | 3 |",
-        "| our small models, counted without training | 1 | 0 | 0 | 1 |",
+        "| our small models, by arithmetic alone | 1 | 0 | 0 | 1 |",
         "| published runs | 1 | 1 | 0 | 2 |",
         "",
-        "There are 6 claims: 1 are judged by both, 1 by neither yet.",
+        "Of 6 claims 1 stand in a row of our models and in that of published runs, 1 in none (open).",
     ]
 
 
