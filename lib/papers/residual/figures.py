@@ -94,7 +94,7 @@ def ladder(grown: pd.DataFrame, loops: int) -> Figure:
     )
     axis.axhline(10, color="#666666", lw=0.8, ls="--", label="10 or more: exploded")
     axis.axhline(1, color="black", lw=0.8, ls=":", label="1: doubled")
-    axis.legend(loc="center right")
+    axis.legend(loc="lower right", bbox_to_anchor=(1, 0.1))
     doublings_axis(axis, long["lr"], "learning rate", rate)
     axis.set_ylabel(f"octaves of growth, N = {loops} loops\n(bars: range of seeds)")
     return figure
