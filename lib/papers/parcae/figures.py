@@ -216,7 +216,7 @@ def by_size(runs: pd.DataFrame, units: dict[str, str], guessing: dict[str, float
         axis.set_ylabel(units[column])
         if "perplexity" in units[column]:
             style.few_decades(axis)
-    axes[0].errorbar([], [], [], color="#666666", lw=1, label="mean of the seeds, one standard error over examples")
-    axes[0].plot([], [], "o", color="#666666", ms=2.5, label="one seed")
+    axes[0].errorbar([], [], [], color="#666666", lw=1, label="mean, bar: one standard error over examples")
+    axes[0].plot([], [], "o", color="#666666", ms=2.5, label="small: one seed")
     style.legend_above(figure, axes[0])
     return figure
