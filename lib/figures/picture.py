@@ -50,19 +50,19 @@ def show(cfg: ModelConfig) -> Figure:
 
 def side_by_side(configs: dict[str, ModelConfig]) -> Figure:
     """The pictures of several models, in one row. configs: title -> model."""
-    figure, axes = row_of_panels(configs, 3.2, layout="constrained")
-    for axis, cfg in zip(axes, configs.values(), strict=True):
-        picture(axis, cfg)
-    heights = [axis.get_ylim() for axis in axes]
+    figure, axes = row_of_panels(configs, 3, layout="constrained")
+    low = min(picture(axis, cfg) for axis, cfg in zip(axes, configs.values(), strict=True))
+    high = max(axis.get_ylim()[1] for axis in axes)
     for axis in axes:
-        axis.set_ylim(min(low for low, _ in heights), max(high for _, high in heights))
+        axis.set_ylim(low, high)
+    figure.set_figheight(0.4 + 0.34 * (high - low))  # as high as words need to be between the lines
     plt.close(figure)
     return figure
 
 
-def picture(axis: Axes, cfg: ModelConfig) -> None:
+def picture(axis: Axes, cfg: ModelConfig) -> float:
     """Draws a model from its config alone, input at the bottom: grey runs once, orange is shared by all loops. A cell
-    is a layer with Long or Short attention, v where it has a value table."""
+    is a layer with Long or Short attention, v where it has a value table. Returns where the words below it end."""
     axis.axis("off")
     axis.set_xlim(0, 10)
     y = _boxes(axis, 0, [(f"embedding {cfg.vocab_size:,} x {cfg.width}", "end", 1), ("norm", "norm", cfg.embed_norm)])
@@ -76,6 +76,7 @@ def picture(axis: Axes, cfg: ModelConfig) -> None:
     y = _boxes(axis, y, [("norm", "norm", cfg.loop_norm != "closing"), (head, "end", 1)])
     below = _words(axis, -0.25, _what_a_layer_is(cfg), "top")
     axis.set_ylim(min(below, y - 8.5), y + 0.1)
+    return below
 
 
 def _what_a_layer_is(cfg: ModelConfig) -> str:

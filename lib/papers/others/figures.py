@@ -70,7 +70,9 @@ def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
     r = np.geomspace(1, 8, 50)
     figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 2.7))
     left.plot(r, r, color="#666666", lw=0.8, ls=":", label="own layers")
-    left.plot(r, r**exponent, color=COLOURS["isodepth"], lw=0.9, ls="--", label=rf"$r^{{{exponent:.2f}}}$")
+    left.plot(
+        r, r**exponent, color=COLOURS["isodepth"], lw=0.9, ls="--", label=rf"$r^{{{exponent:.2f}}}$, the law of 000"
+    )
     for group, of in worth.groupby("group", sort=False):
         (colour, marker), at = GROUPS[str(group)], of.index.get_level_values("r")
         left.vlines(at, of["worth low"], of["worth high"], color=colour, lw=1.1)
@@ -86,7 +88,7 @@ def worth(worth: pd.DataFrame, share: pd.DataFrame, exponent: float) -> Figure:
         right.plot(ratio, of["share"], color=shade, marker="osD^"[k % 4], lw=1, label=f"{passes} passes")
     right.axhline(1, color="#666666", lw=0.8, ls=":")
     doublings_axis(right, [1, 2, 5, 10, 20], "tokens a parameter of one pass")
-    right.set(title=SAID[runs.THEIRS], ylabel="gain tied / gain with own weights\n(bars: 95 %)")
+    right.set(title=SAID[runs.THEIRS], ylabel="gain tied / gain with own weights\n(bars: 95 %; dotted: equal)")
     left.legend(loc="lower right")
     right.legend()
     return figure

@@ -101,7 +101,8 @@ def training_curves(
     """A grid of panels for one seed: one row for each of ``quantities`` (column of ``curves`` -> axis label), one
     column for each architecture, one line for each learning rate, broad and light where it is low, thin and dark where
     it is high, the highest dashed. A cross ends a run that diverged, with its step where that is too early for a line.
-    The loss is a running mean over a thirtieth of the run.
+    The loss, the first of them, is a running mean over a thirtieth of the run. Its axis leaves out the first fall: it
+    spans nearly all that comes after a tenth of the steps. A cross above that stands at the panel's top.
 
     curves: architecture, lr, status, step and the quantities; reference: a level to draw, and what it is, by quantity;
     names: titles of the architectures; rates_of: what the rates are called.
@@ -109,6 +110,9 @@ def training_curves(
     architectures = list(dict.fromkeys(curves["architecture"]))
     rates = sorted(curves["lr"].unique())
     breadth = dict(zip(rates, np.linspace(1.7, 0.8, len(rates)), strict=True))  # also lines on one place are seen
+    late = curves.loc[curves["step"] >= 0.1 * curves["step"].max(), "loss"].replace(np.inf, np.nan)
+    least, most = late.quantile([0, 0.995])
+    tops = {"loss": max(most, reference["loss"][0]) + 0.2}
     figure, axes = plt.subplots(
         len(quantities),
         len(architectures),
@@ -132,10 +136,11 @@ def training_curves(
                     run["step"], y, "--" if lr == rates[-1] else "-", color=colours[lr], label=rate(lr), lw=breadth[lr]
                 )
                 if (run["status"] == "diverged").any():
-                    end = (run["step"].iloc[-1], y.iloc[-1])
-                    axis.plot(*end, "x", color=colours[lr], ms=4.5, mew=1.2)
+                    end = (run["step"].iloc[-1], min(y.iloc[-1], tops.get(quantity, np.inf)))
+                    axis.plot(*end, "x", color=colours[lr], ms=4.5, mew=1.2, clip_on=False, zorder=3)
                     if row == 0 and end[0] < 0.02 * curves["step"].max():
-                        axis.annotate(f"step {end[0]:.0f}", end, (5, -2), textcoords="offset points", fontsize=7)
+                        beside, look = 5 + 34 * len(axis.texts), {"color": colours[lr], "fontsize": 7}
+                        axis.annotate(f"step {end[0]:.0f}", end, (beside, -3), textcoords="offset points", **look)
             if quantity in reference:
                 axis.axhline(reference[quantity][0], color="#666666", lw=0.8, ls=":" if quantity == "loss" else "-.")
             axis.set_ylabel(label if column == 0 else "")
@@ -153,9 +158,12 @@ def training_curves(
             handlelength=1.2,
             handletextpad=0.4,
         )
+    axes[0, 0].set_ylim(least - 0.1, tops["loss"])
     figure.legend(
         handles=[
-            Line2D([], [], ls="", marker="x", color="#666666", label="run ended as diverged"),
+            Line2D(
+                [], [], ls="", marker="x", color="#666666", label="run ended as diverged (at the top: it ends above)"
+            ),
             *(
                 Line2D([], [], ls=":" if quantity == "loss" else "-.", lw=0.8, color="#666666", label=what)
                 for quantity, (_, what) in reference.items()
@@ -201,13 +209,14 @@ def by_size(runs: pd.DataFrame, units: dict[str, str], guessing: dict[str, float
     for axis, column in zip(axes, shown, strict=True):
         for i, (name, own) in enumerate(runs.groupby("architecture", sort=False)):
             look = {"color": style.COLOURS[str(name)], "marker": style.MARKERS[str(name)]}
-            label = f"{style.NAMES[str(name)]}, mean (bar: stderr; dots: seeds)"
-            bars(axis, own, "parameters", column, 0.995 + 0.01 * i, label=label, **look)
+            bars(axis, own, "parameters", column, 0.995 + 0.01 * i, label=style.NAMES[str(name)], **look)
         if column in guessing:
             axis.axhline(guessing[column], color="#888888", lw=0.8, ls=":", label="guessing")
         style.count_axis(axis, "parameters")
         axis.set_ylabel(units[column])
         if "perplexity" in units[column]:
             style.few_decades(axis)
+    axes[0].errorbar([], [], [], color="#666666", lw=1, label="mean, bar: one standard error over examples")
+    axes[0].plot([], [], "o", color="#666666", ms=2.5, label="small: one seed")
     style.legend_above(figure, axes[0])
     return figure

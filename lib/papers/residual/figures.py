@@ -28,7 +28,7 @@ def steps_by_rule(states: pd.DataFrame, look: dict[str, str]) -> Figure:
                 cell, x="step", y="norm", hue="N", palette=colours, errorbar=("pi", 100), legend=legend, ax=axis
             )
             axis.set(title=f"{title}, {alpha(rule)}", xlabel="optimiser step", ylabel="")
-        row[0].set_ylabel("RMS of the stream,\n" r"$\|x_N\| / \sqrt{d}$")
+        row[0].set_ylabel("RMS of the stream,\n" r"$\|x_N\| / \sqrt{d}$ (band: all seeds)")
         sns.move_legend(row[-1], "center left", bbox_to_anchor=(1, 0.5), title_fontsize=7)
     plt.setp(axes, yscale="log")  # now, or means would be of logarithms
     return figure
@@ -70,7 +70,7 @@ def growth(
         [alpha(rule) for rule in rules],
         loc="outside upper center",
         ncols=len(rules),
-        title=rf"in each panel its slope over $N \geq {least}$",
+        title=rf"in each panel: exponents over $N \geq {least}$; bars: all seeds",
         title_fontsize=7,
     )
     return figure
@@ -94,7 +94,7 @@ def ladder(grown: pd.DataFrame, loops: int) -> Figure:
     )
     axis.axhline(10, color="#666666", lw=0.8, ls="--", label="10 or more: exploded")
     axis.axhline(1, color="black", lw=0.8, ls=":", label="1: doubled")
-    axis.legend(loc="center right")
+    axis.legend(loc="lower right", bbox_to_anchor=(1, 0.1))
     doublings_axis(axis, long["lr"], "learning rate", rate)
     axis.set_ylabel(f"octaves of growth, N = {loops} loops\n(bars: range of seeds)")
     return figure

@@ -6,7 +6,7 @@ A parameterisation transfers if the optimum stays where it is (000, App. D.2; 00
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from lib.papers.shared.frames import labelled
 from lib.store.result import RunResult
 
 LINES = "osD^PXph"  # markers of conditions
-APART = 0.04  # of an axis, from one line's best rates to the next one's
+MINIMUM: Final = 7  # matplotlib's triangle that stands on its tip
 
 
 def final_losses(results: Iterable[RunResult], plan: dict[Label, RunConfig], names: Sequence[str]) -> pd.DataFrame:
@@ -102,19 +102,17 @@ def loss_curves(
 ) -> Figure:
     """002, Fig. 5: loss against base rate, the mean of the seeds and a bar that spans them. Each value of the column
     ``panel`` has a panel, in the colour that ``look`` has for it; each value of ``condition`` has a shade and a marker.
-    The triangle below is the parabola's minimum, from ``best_rates``. Of losses so far above the others that the minima
-    could not be seen, the value stands at the panel's top."""
+    A triangle stands on the line at its parabola's minimum, from ``best_rates``. Of losses so far above the others that
+    the minima could not be seen, the value stands at the panel's top."""
     means = runs.groupby([panel, condition, "lr"])["loss"].mean()
     first, last = np.quantile(means, [0.25, 0.75])
     most = last + 3 * (last - first)  # Tukey's outer fence, beyond which a loss is far out
     titles, lines = list(dict.fromkeys(runs[panel])), list(dict.fromkeys(runs[condition]))
     below = x if len(titles) < 5 else x.replace(" ", "\n", 1)
-    figure, axes = row_of_panels(titles, 2.6, below, "validation loss (nats per token)", sharey=True)
+    figure, axes = row_of_panels(titles, 3.0, below, "validation loss (nats per token)", sharey=True)
     for axis, title in zip(axes, titles, strict=True):
         cell, optima = runs[runs[panel] == title], best[(best[panel] == title) & best["inside"]]
-        for i, (line, colour, marker) in enumerate(
-            zip(lines, shades(look[title], len(lines)), itertools.cycle(LINES), strict=False)
-        ):
+        for line, colour, marker in zip(lines, shades(look[title], len(lines)), itertools.cycle(LINES), strict=False):
             seeds = cell[cell[condition] == line].groupby("lr")["loss"]
             losses = seeds.mean()
             axis.plot(losses.index, losses, marker + "-", color=colour, ms=3.5)
@@ -124,11 +122,10 @@ def loss_curves(
                 over = dict(fc="white", ec="none", pad=0.5)  # the line
                 words = f"{loss:.2f} $\\uparrow$"
                 axis.annotate(words, at, xycoords=coordinates, bbox=over, ha="right", va="top", fontsize=6)
-            minima(axis, optima[optima[condition] == line], colour, i)
+            minima(axis, optima.loc[optima[condition] == line, "lr"], losses, colour)
         rate_axis(axis, cell["lr"])
     if means.max() > most:
         axes[0].set_ylim(top=most)
-    room_below(axes[0], len(lines))
     # of one colour for all panels, or grey
     colours = shades(look[titles[0]] if len(set(look.values())) == 1 else "looped-nanochat", len(lines))
     figure.legend(
@@ -138,7 +135,7 @@ def loss_curves(
         ]
         + [
             Line2D([], [], ls="", marker="|", ms=8, color="#6B6B6B", label="range of the seeds"),
-            Line2D([], [], ls="", marker="v", ms=4, color="#6B6B6B", label="best rate (parabola)"),
+            Line2D([], [], ls="", marker=MINIMUM, ms=6, color="#6B6B6B", label="best rate (parabola's minimum)"),
         ],
         loc="outside upper center",
         ncols=len(lines) + 2,
@@ -146,17 +143,11 @@ def loss_curves(
     return figure
 
 
-def minima(axis: Axes, found: pd.DataFrame, colour: ColorType, i: int) -> None:
-    """Triangles at the best rates of the i-th line, below the data and each line's at a height of its own."""
-    y, across = 0.03 + APART * i, axis.get_xaxis_transform()
-    axis.plot(found["lr"], [y] * len(found), "v", color=colour, ms=4, mec="white", mew=0.3, transform=across)
-
-
-def room_below(axis: Axes, lines: int) -> None:
-    """For the triangles of so many lines."""
-    low, high = axis.get_ylim()
-    share = APART * lines  # of the axis, for the triangles
-    axis.set_ylim(low - share / (1 - share) * (high - low), high)
+def minima(axis: Axes, best: pd.Series, losses: pd.Series, colour: ColorType) -> None:
+    """Triangles whose tips stand on a line, ``losses`` by rate, at its best rates."""
+    for lr in best:
+        on_line = np.interp(np.log(lr), np.log(losses.index), losses)
+        axis.plot(lr, on_line, marker=MINIMUM, color=colour, ms=6, mec="white", mew=0.6, zorder=3)
 
 
 def rate_axis(axis: Axes, rates: Iterable[float]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.shared.transfer import best_rates, drift, final_losses, loss_curves, regrets, slopes
+from lib.papers.shared.transfer import MINIMUM, best_rates, drift, final_losses, loss_curves, regrets, slopes
 from tests.runs import ended, small_run
 
 
@@ -157,7 +157,7 @@ def test_a_loss_far_above_the_others_is_said_and_leaves_room_for_them(runs):
     best = best_rates(runs, ["group", "condition"], 0.02)
     near = loss_curves(runs, best, "group", "condition", LOOK).axes
     assert not [text for axis in near for text in axis.texts]
-    triangles = [line.get_xdata()[0] for axis in near for line in axis.lines if line.get_marker() == "v"]
+    triangles = [line.get_xdata()[0] for axis in near for line in axis.lines if line.get_marker() == MINIMUM]
     assert triangles == pytest.approx(best["lr"].tolist())
     runs.loc[3, "loss"] = 9.5
     first, second = loss_curves(runs, best, "group", "condition", LOOK, "learning rate of the table").axes
