@@ -75,7 +75,7 @@ EACH    := $(JOBS)
 endif
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help env tasks lock reproduce-figures notebooks records audit report site gallery
+.PHONY: help env tasks dev lock reproduce-figures notebooks records audit report site gallery
 .PHONY: lint test test-precision test-smoke test-long browser mutants truth
 .PHONY: bench lab flash clean distclean
 
@@ -92,6 +92,7 @@ help:
 	@echo
 	@echo 'make env                 installs the core of locks/ into .venv: all that draws and trains (the other commands do it first)'
 	@echo 'make tasks               adds the texts of downstream tasks, and the harness (make test does it first)'
+	@echo 'make dev                 adds what tests and lint need (make test and make lint do it first)'
 	@echo 'make lock                writes locks/ anew, after a pin in environment.yml has changed (.venv/bin/pip install -e .[lock])'
 	@echo 'make flash               builds the flash-attn of pyproject.toml into .venv (needs CUDA and its compiler)'
 	@echo
@@ -123,6 +124,7 @@ help:
 # ---- environment -----------------------------------------------------------------------------------------------------
 env: $(READY)
 tasks: $(TASKS)
+dev: $(DEV)
 
 # what the locks name, whatever else a package says that it needs, and no file whose hash they do not have
 LOCKED := $(BIN)/pip install --quiet --no-deps --require-hashes

@@ -17,7 +17,7 @@ SEEN = {
     "Your tokenizer": "outputs/my-tokens/figures/smoke/instability_rates.png",
     "Your runs in a law": "phi = 0.459",
     "Phi from the records, without this library": "phi = 0.485",
-    "Half the budgets": "outputs/half/figures/smoke/isodepth_isoflop.png",
+    "Half the budgets": "outputs/half/figures/desk/isodepth_isoflop.png",
     "A run's model, its text and its loss against loops": "loops.png",
     "A new injection": "outputs/gate/figures/smoke/injection_losses.png",
     "One test file": "[100%]",

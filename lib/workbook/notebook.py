@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import ipywidgets
 import pandas as pd
+import torch
 from IPython import get_ipython
 from IPython.display import Image, Markdown, clear_output, display
 from matplotlib import pyplot
@@ -353,6 +354,7 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
     filled = Filled.into(namespace, checked.model_dump())
     if not somebody_is_there():  # each state of a bar is a line of a log
         os.environ.setdefault("TQDM_MININTERVAL", "10")
+    torch.set_num_threads(1)  # as make has it: for models as small as these a second thread waits and costs
     os.chdir(places.ROOT)
     style.use_style(checked.profile)
     return Notebook(

@@ -202,7 +202,7 @@ def told(p: Parameters, of_profile: Parameters) -> str:
     other = changed(own, of_profile.model_dump(), ["jobs"])
     named = [name for name in {**cell, **own} if name in other or (name in cell and p.profile != "desk")]
     values = [f"{name} {own[name]}{' (changed)' * (name in other)}" for name in named if name != "profile"]
-    return f"{p.profile}: {', '.join(values) or 'as in the parameters cell'}"
+    return f"{p.profile}: {', '.join(values) or 'all parameters as above'}"
 
 
 def _injected(cells: list[str]) -> set[str]:

@@ -60,8 +60,8 @@ class Row:
 
     @property
     def outcome(self) -> str:
-        """The verdict, or that there is no number."""
-        return verdicts.outcome(self.finding.verdict, self.finding.mean) if self.finding else verdicts.NOT_MEASURED
+        """The verdict, that there is no number, or that its notebook was not run."""
+        return verdicts.outcome(self.finding.verdict, self.finding.mean) if self.finding else "not run here"
 
     @property
     def number(self) -> str:
@@ -266,6 +266,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         "needs": {(row.claim.id, row.profile): _need(row, runs) for row in rows},
         "in_yaml": in_yaml,
         "drawn": drawn,
+        "committed": {claim.id: documents.verdict(said) for claim, said in documents.judged().items() if said},
     }
     _write_claims(report, rows, runs=runs, command=command, **said)
     page = pages.TEMPLATES.get_template("report.html.j2").render(

@@ -148,7 +148,7 @@ def test_what_is_edited_in_the_cell_holds_and_an_edit_to_desks_value_cannot_be_s
     assert held(kernel_of(edited)) == at("smoke", steps=4)
     assert held(kernel_of(CELL.replace("desk", "smoke", 1) + "batch: int = 2\n")) == at("smoke", batch=2)
     assert "lrs [0.25], steps 4 (changed)" in told(at("smoke", steps=4), at("smoke"))
-    assert told(at("desk"), at("desk")) == "desk: as in the parameters cell"
+    assert told(at("desk"), at("desk")) == "desk: all parameters as above"
 
 
 def test_a_cell_that_was_run_again_after_an_injection_undoes_it():

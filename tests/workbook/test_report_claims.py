@@ -93,7 +93,7 @@ def test_a_page_says_what_was_stated_measured_and_judged(folder):
 
 def test_what_nobody_measured_says_so_and_how_to(folder):
     other = next(one for one in LEDGER.values() if one.notebook == "early_exit")
-    assert "Nothing has been measured yet." in page(folder, other.id)
+    assert "Its notebook was not run here." in page(folder, other.id)
     assert "make reproduce-figures PROFILE=cpu ONLY=early_exit" in page(folder, other.id)
     of_others = next(one for one in LEDGER.values() if one.paper == "005")
     assert "published runs decide" in text(page(folder, of_others.id))
