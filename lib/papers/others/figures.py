@@ -16,7 +16,7 @@ GROUPS = {
     runs.CART: ("#8C6D1F", "v"),
 }
 #: and what a legend calls them
-SAID = {OURS: "Schwethelm et al. (000)", runs.THEIRS: f"Chen et al. ({runs.THEIRS})", runs.CART: "CART (Capps)"}
+SAID = {OURS: "Schwethelm et al.", runs.THEIRS: "Chen et al.", runs.CART: "CART (Capps)"}
 #: arms of arXiv 2609.19107 -> colour, marker, and how the line is drawn: dashed where the loops grow in training
 ARMS = {
     "vanilla": (COLOURS["transformer"], LOOKS["transformer"].marker, "-"),
@@ -36,7 +36,7 @@ def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float])
     and interval, a line and a band. An interval that leaves the figure ends at its edge in an arrow."""
     heights = [max(len(panels[a]) for a in row) for row in (list(panels)[:2], list(panels)[2:])]
     figure, axes = plt.subplots(
-        2, 2, figsize=(PAGE, 1.3 + 0.17 * sum(heights)), sharex=True, gridspec_kw={"height_ratios": heights}
+        2, 2, figsize=(PAGE, 1.4 + 0.17 * sum(heights)), sharex=True, gridspec_kw={"height_ratios": heights}
     )
     for axis, (title, table) in zip(axes.flat, panels.items(), strict=True):
         at, low, high = printed
@@ -52,12 +52,16 @@ def forest(panels: dict[str, pd.DataFrame], printed: tuple[float, float, float])
                     axis.plot(end, y, arrow, color=colour, ms=4.5, clip_on=False)
             axis.plot(row["phi"], y, marker, color=colour, ms=4.5)
         axis.set_yticks(
-            range(len(table)), [str(name).removeprefix(f"{group}: ") for name, group in table["group"].items()]
+            range(len(table)),
+            [
+                str(name).removeprefix(f"{group}: ").replace(runs.THEIRS, SAID[runs.THEIRS])
+                for name, group in table["group"].items()
+            ],
         )
         axis.set(title=title, xlim=RANGE, ylim=(len(table) - 0.4, -0.6))
         axis.grid(axis="y", visible=False)
     for axis in axes[1]:
-        axis.set_xlabel("$\\varphi$ (bars: 95 %); dotted: 1;\nline and band: 000, as printed")
+        axis.set_xlabel(f"$\\varphi$ (bars: 95 %); dotted: 1;\nline and band: as printed\nby {SAID[OURS]}")
     for group, (colour, marker) in GROUPS.items():
         axes[0, 0].plot([], [], marker, color=colour, ms=4.5, label=SAID[group])
     legend_above(figure, axes[0, 0])
@@ -98,7 +102,7 @@ def savings(curves: growth.Curves, laws: growth.Fits, exponents: pd.DataFrame) -
     """Left: how many times the compute vanilla needs for an arm's loss: marks between two runs as the authors read it,
     side by side at one compute, lines by arms' own laws, dashes: printed. Right: gamma by how E is fitted
     (``growth.exponents``). Bars: 95 %."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 3.0), gridspec_kw={"width_ratios": [3, 2]})
+    figure, (left, right) = plt.subplots(1, 2, figsize=(PAGE, 3.2), gridspec_kw={"width_ratios": [3, 2]})
     plain = curves[growth.PLAIN]
     computes = np.geomspace(plain["compute"].iloc[1], plain["compute"].iloc[-1], 40)
     shift = {arm: beside(k, len(ARMS), 1.03) for k, arm in enumerate(ARMS)}
@@ -114,14 +118,18 @@ def savings(curves: growth.Curves, laws: growth.Fits, exponents: pd.DataFrame) -
         if than == growth.PLAIN:
             left.plot(compute * shift[arm], printed, "_", color=ARMS[arm][0], ms=13, mew=1.6)
     left.plot([], [], "_", color="#666666", ms=13, mew=1.6, label="printed")
-    left.set(xscale="log", xlabel="FLOPs of vanilla", ylabel="FLOPs of vanilla / FLOPs of the arm,\nat the same loss")
+    left.set(
+        xscale="log",
+        xlabel="FLOPs of vanilla\n(marks: between two runs, lines: by own laws)",
+        ylabel="FLOPs of vanilla / FLOPs of the arm,\nat the same loss",
+    )
     ways = exponents.index.get_level_values("way").unique()
     for k, (arm, (colour, marker, style)) in enumerate(ARMS.items()):
         own = exponents.xs(arm, level="arm")
         at = np.arange(len(ways)) + 0.08 * (k - len(ARMS) / 2 + 0.5)  # side by side
         right.vlines(at, own["gamma low"], own["gamma high"], color=colour, lw=0.8)
         right.plot(at, own["gamma"], marker=marker, color=colour, mfc="white" if style == "--" else colour, ms=4, ls="")
-    right.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
+    right.set_xticks(range(len(ways)), [way.replace(", ", ",\n").replace("gamma", r"$\gamma$") for way in ways])
     right.set(xlabel="how $E$ and $\\gamma$ are fitted", ylabel="exponent $\\gamma$ (bars: 95 %)")
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=5)
     return figure

@@ -28,9 +28,10 @@ def steps_by_rule(states: pd.DataFrame, look: dict[str, str]) -> Figure:
                 cell, x="step", y="norm", hue="N", palette=colours, errorbar=("pi", 100), legend=legend, ax=axis
             )
             axis.set(title=f"{title}, {alpha(rule)}", xlabel="optimiser step", ylabel="")
-        row[0].set_ylabel("RMS of the stream,\n" r"$\|x_N\| / \sqrt{d}$ (band: all seeds)")
+        row[0].set_ylabel("RMS of the stream,\n" rf"$\|x_N\| / \sqrt{{d}}$" f"\n({spread(states, 'band')})")
         sns.move_legend(row[-1], "center left", bbox_to_anchor=(1, 0.5), title_fontsize=7)
-    plt.setp(axes, yscale="log")  # now, or means would be of logarithms
+    # now, or means would be of logarithms
+    plt.setp(axes, yscale="log", xticks=np.unique(np.linspace(0, states["step"].max(), 6, dtype=int)))
     return figure
 
 
@@ -38,10 +39,10 @@ def growth(
     measured: pd.DataFrame, quantity: str, label: str, titles: dict[str, str], exponents: pd.Series, least: int
 ) -> Figure:
     """``quantity`` against the loops N, log-log: a panel a model (title -> name of its colour), three in a row, a line
-    a rule. A panel's legend has the mean of the exponents fitted over N >= ``least`` (levels model, rule); nan is no
-    power law. Bars span the seeds. Narrow, so that it can be read when it is shown small."""
+    a rule, with the mean of the exponents fitted over N >= ``least`` (levels model, rule); nan is no power law. Bars
+    span the seeds. Narrow, so that it can be read when it is shown small."""
     columns, rows = min(3, len(titles)), -(-len(titles) // 3)
-    figure, axes = plt.subplots(rows, columns, figsize=(0.75 * PAGE, 0.7 + 2.1 * rows), squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=(0.75 * PAGE, 0.4 + 2.3 * rows), squeeze=False)
     means = exponents.groupby(["model", "rule"]).mean().round(2) + 0.0  # no -0
     rules = list(dict.fromkeys(measured["rule"]))
     look: dict[str, Any] = {
@@ -54,25 +55,19 @@ def growth(
         sns.lineplot(cell, x="N", y=quantity, hue="rule", style="rule", palette=colours, **look, **SPREAD, ax=axis)
         low, high = cell[quantity].min(), cell[quantity].max()
         # above is room for the legend
-        axis.set(title=title, yscale="log", ylabel="", ylim=(low / 1.5, high**1.5 / low**0.5))
+        axis.set(title=title, yscale="log", ylabel="", ylim=(low / 1.5, high**1.7 / low**0.7))
         if high < 2 * low:  # constant, but for rounding
             axis.set_ylim(low / 10, high * 10)
         if high < 100 * low:  # there are one or two whole decades to tick
             few_decades(axis)
         doublings_axis(axis, cell["N"], "loops N")
         handles, names = axis.get_legend_handles_labels()
-        words = [f"$N^{{{mean:.2f}}}$" if np.isfinite(mean := means[title, rule]) else "no power law" for rule in names]
-        axis.legend(handles, words, loc="upper left", borderpad=0)
-    plt.setp(axes[:, 0], ylabel=label)
+        powers = (f"$N^{{{mean:.2f}}}$" if np.isfinite(mean) else "no power" for mean in means[title][names])
+        words = [f"{alpha(rule)}: {power}" for rule, power in zip(names, powers, strict=True)]
+        axis.legend(handles, words, loc="upper left", borderpad=0, handlelength=1.8, handletextpad=0.5, fontsize=6)
+    plt.setp(axes[:, 0], ylabel=f"{label}\n({spread(measured, 'bars')})")
     plt.setp(axes.flat[len(titles) :], visible=False)
-    figure.legend(
-        handles,
-        [alpha(rule) for rule in rules],
-        loc="outside upper center",
-        ncols=len(rules),
-        title=rf"in each panel: exponents over $N \geq {least}$; bars: all seeds",
-        title_fontsize=7,
-    )
+    figure.suptitle(rf"in legends: the measured power of $N$, over $N \geq {least}$, mean of the seeds", fontsize=7)
     return figure
 
 
@@ -94,9 +89,9 @@ def ladder(grown: pd.DataFrame, loops: int) -> Figure:
     )
     axis.axhline(10, color="#666666", lw=0.8, ls="--", label="10 or more: exploded")
     axis.axhline(1, color="black", lw=0.8, ls=":", label="1: doubled")
-    axis.legend(loc="lower right", bbox_to_anchor=(1, 0.1))
+    axis.legend(loc="center right", bbox_to_anchor=(1, 0.4))
     doublings_axis(axis, long["lr"], "learning rate", rate)
-    axis.set_ylabel(f"octaves of growth, N = {loops} loops\n(bars: range of seeds)")
+    axis.set_ylabel(f"octaves of growth, N = {loops} loops\n({spread(long, 'bars')})")
     return figure
 
 
@@ -115,8 +110,13 @@ def cosine_matrices(matrices: dict[str, np.ndarray], columns: int) -> Figure:
         axis.set(title=title, xticks=ticks, yticks=ticks)
     plt.setp(axes[-1], xlabel="increment")
     plt.setp(axes[:, 0], ylabel="increment")
-    figure.colorbar(image, ax=axes, label="cosine", shrink=0.8, ticks=(-1, -0.5, 0, 0.3, 0.6, 1))
+    figure.colorbar(image, ax=axes, label="cosine, mean of tokens and seeds", shrink=0.8, ticks=(-1, -0.5, 0, 0.5, 1))
     return figure
+
+
+def spread(runs: pd.DataFrame, mark: str) -> str:
+    """What bars or bands span, for an axis: as many seeds as ``runs`` has."""
+    return f"{mark}: range of {(n := runs['seed'].nunique())} seed{'s' * (n > 1)}"
 
 
 def alpha(rule: str) -> str:
