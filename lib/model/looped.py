@@ -30,7 +30,6 @@ from lib.config import ModelConfig, TrainConfig
 from lib.model import depth, layouts, parameterisation, weights
 from lib.model import injection as injections
 from lib.model.head import HeadLoss, LossesAndGradient, cross_entropies, fused, losses_and_gradient, softcap
-from lib.model.injection import Prepared, per_token
 from lib.model.layers import Attention, Block, linear, norm, rope_angles
 from lib.model.routing import LayerUse, router_loss
 
@@ -255,7 +254,7 @@ class LoopedLM(nn.Module):
     def step(
         self,
         h: Tensor,
-        prepared: Prepared,
+        prepared: injections.Prepared,
         values: dict[int, Tensor],
         t: int | Tensor,
         attend: LayerAttend | None = None,
@@ -387,12 +386,16 @@ def _table(cfg: ModelConfig) -> nn.Embedding:
 
 
 def _of_the_first(
-    rows: int, h: Tensor, prepared: Prepared, values: dict[int, Tensor]
-) -> tuple[Tensor, Prepared, dict[int, Tensor]]:
+    rows: int, h: Tensor, prepared: injections.Prepared, values: dict[int, Tensor]
+) -> tuple[Tensor, injections.Prepared, dict[int, Tensor]]:
     """What ``step`` takes, of the first rows alone."""
     if rows == len(h):
         return h, prepared, values
-    return h[:rows], per_token(lambda x: x[:rows], prepared), {layer: v[:rows] for layer, v in values.items()}
+    return (
+        h[:rows],
+        injections.per_token(lambda x: x[:rows], prepared),
+        {layer: v[:rows] for layer, v in values.items()},
+    )
 
 
 def _in_place_of_the_first(x: Tensor, first: Tensor) -> Tensor:

@@ -23,7 +23,6 @@ from torch import Tensor
 
 import lib
 from lib.base import distributed, files, processes
-from lib.base.distributed import Ranks
 from lib.base.errors import InputError
 from lib.base.machine import provenance
 from lib.config import RunConfig
@@ -72,14 +71,14 @@ def train(
             return _Training(cfg, store, together).run(checkpoint_seconds, progress or (lambda step, loss: None))
 
 
-def _finished(cfg: RunConfig, store: RunStore, together: Ranks) -> RunResult | None:
+def _finished(cfg: RunConfig, store: RunStore, together: distributed.Ranks) -> RunResult | None:
     """The run, where the first of these processes finds it finished."""
     found = store.find(cfg) if together.first else None
     return (found or store.get(cfg)) if together.first_says(found is not None) else None
 
 
 @contextlib.contextmanager
-def _locked(key: str, store: RunStore, together: Ranks) -> Iterator[None]:
+def _locked(key: str, store: RunStore, together: distributed.Ranks) -> Iterator[None]:
     """Holds the run's lock. Of several processes the first holds it for all; while it waits for the lock it tells the
     others so again and again, since they give up after WAITS without a word."""
     while True:
@@ -109,7 +108,7 @@ def load_data(
 class _Training:
     """The state of one run between steps: model, optimiser, metrics so far, and the next step."""
 
-    def __init__(self, cfg: RunConfig, store: RunStore, together: Ranks):
+    def __init__(self, cfg: RunConfig, store: RunStore, together: distributed.Ranks):
         self.cfg, self.store, self.partial = cfg, store, store.partial(cfg.key)
         self.ranks, self.device = together, together.device
         self.tokens, self.rows, self.validation = load_data(cfg, store)

@@ -34,7 +34,6 @@ from lib.sweep.measurements import Asked, C
 from lib.tasks.evaluations import Evaluation
 from lib.workbook import claims, parameters, places, plans, verdicts
 from lib.workbook.parameters import Filled
-from lib.workbook.plans import Plan
 
 FORMULA = re.compile(r"[=+@\t\r-](?![\d.]+(e[+-]?\d+)?$)")
 P = TypeVar("P", bound=Parameters)
@@ -51,7 +50,7 @@ class Notebook(Generic[P]):
     parameters: P
     outputs: Path
     #: what it asks for, as far as its cells have said
-    planned: Plan = dataclasses.field(default_factory=Plan)
+    planned: plans.Plan = dataclasses.field(default_factory=plans.Plan)
     #: number of a cell -> what it has said
     said: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     #: how much of its plan is there, where it draws a part alone, and the values of the parameters that were cut to it

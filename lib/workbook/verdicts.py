@@ -18,7 +18,6 @@ import lib
 from lib.base import files
 from lib.store.result import Column
 from lib.workbook import claims, places
-from lib.workbook.claims import Claim, Finding
 
 NAME = "verdicts.json"
 NOT_MEASURED = "not measured"
@@ -57,7 +56,7 @@ COLUMNS = [
 ]
 
 
-def _row(claim: Claim, finding: Finding) -> dict[str, Any]:
+def _row(claim: claims.Claim, finding: claims.Finding) -> dict[str, Any]:
     made = {name: finding.provenance.get(name) for name in ("notebook", "parameters", "commit", "device")}
     fields = vars(claim) | vars(finding) | made | {"claim": claim.id}
     if claim.kind != "value":
@@ -75,7 +74,7 @@ def committed(records: Path) -> dict[str, Any]:
 
 
 def write(
-    outputs: Path, profile: str, found: list[tuple[Claim, Finding]], audited: dict[str, Any] | None = None
+    outputs: Path, profile: str, found: list[tuple[claims.Claim, claims.Finding]], audited: dict[str, Any] | None = None
 ) -> bool:
     """Writes them beside the report; ``found``: the findings of the profile and on the papers' own runs, by paper;
     ``audited``: what the last audit came to. Returns whether there are some: of a profile that is not judged nothing is

@@ -9,7 +9,6 @@ import pandas as pd
 
 from lib.fit.fits import Fit, fresh_fits
 from lib.papers.isodepth import readings
-from lib.papers.isodepth.readings import Margins
 from lib.papers.shared.reported import Drawn, Reported, compared, read_off
 
 T = TypeVar("T")
@@ -45,11 +44,11 @@ def of_frontier(
         "000-looped-parabolas-are-flatter": ("flatter", "nats per (e-fold of N)^2", ""),
     }
 
-    def of_laws(laws: dict[int, Fit]) -> Margins:
+    def of_laws(laws: dict[int, Fit]) -> readings.Margins:
         optima = readings.law_optima(laws, families, grid["budget"].unique())
         return readings.cost_of_sharing(optima) | readings.of_own_laws(laws)
 
-    def of_vertices(runs: pd.DataFrame) -> Margins:
+    def of_vertices(runs: pd.DataFrame) -> readings.Margins:
         return readings.every_gap(readings.optima(runs)) | readings.flatter(runs)
 
     own = readings.own_laws(grid)
@@ -58,7 +57,9 @@ def of_frontier(
     return [*_each(by_laws, of_laws, laws), *_each(by_parabolas, of_vertices, grids)]
 
 
-def _each(ids: dict[str, tuple[str, str, str]], read: Callable[[T], Margins], every: Sequence[T]) -> Iterable[Reported]:
+def _each(
+    ids: dict[str, tuple[str, str, str]], read: Callable[[T], readings.Margins], every: Sequence[T]
+) -> Iterable[Reported]:
     """ids: claim -> which of the margins, its unit and a note."""
     margins = [read(one) for one in every]
     for id, (name, unit, note) in ids.items():
