@@ -88,8 +88,9 @@ class LoopedLM(nn.Module):
         self.head = None if cfg.tied else nn.Linear(cfg.width, cfg.vocab_size, bias=False)
         self.head_loss: LossesAndGradient = losses_and_gradient
         self.register_buffer("angles", rope_angles(cfg.context, cfg.head_dim, cfg.rope_base), persistent=False)
-        if seed is not None:
-            self._init_weights(seed)
+        if seed is not None:  # by the table of lib/model/parameterisation.py; a draw depends on the seed and the name
+            for name, weight in self.named_parameters():
+                parameterisation.init(cfg, name, weight.shape).apply(weight, seeds.torch_stream("init " + name, seed))
 
     @property
     def blocks(self) -> list[Block]:
@@ -367,12 +368,6 @@ class LoopedLM(nn.Module):
         # rows that are done leave the batch: compile for any number of rows at once (one row is a case of its own)
         self.rows_vary = self.cfg.depth != "fixed" and self.cfg.depth_per == "sequence"
         return self
-
-    @torch.no_grad()
-    def _init_weights(self, seed: int) -> None:
-        """By the table of lib/model/parameterisation.py; each tensor's draw depends on the seed and its name."""
-        for name, weight in self.named_parameters():
-            parameterisation.init(self.cfg, name, weight.shape).apply(weight, seeds.torch_stream("init " + name, seed))
 
     def save(self, path: Path) -> None:
         """safetensors with the config, and the precision that the model computes in, in the metadata."""

@@ -296,8 +296,7 @@ def write(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured])
     contents = {table: _bytes(rows[table], schema(table, followed)) for table in TABLES}
     name = _name(contents)
     for table in TABLES:
-        with files.replacing(path_of(folder, table, name)) as draft:
-            draft.write_bytes(contents[table])
+        files.write(path_of(folder, table, name), contents[table])
     return name
 
 

@@ -125,11 +125,6 @@ def name(function: Function[C]) -> str:
     return declared
 
 
-def has(function: Function[C], case: C, store: RunStore) -> bool:
-    """Whether it has been measured."""
-    return Asked(function, case).found(store) is not None
-
-
 def kept_under(name: str, key: str, store: RunStore, check_case: records.Check = bool) -> records.Measured | None:
     """A measurement of the store or of its records. A file that cannot be read, or whose case is another one, is set
     aside, to be measured again."""

@@ -167,7 +167,8 @@ class _Training:
         for start in range(begin, end_of_step, size):
             rows = self.ranks.rows(start, start + size)
             batch = torch.as_tensor(self.rows.batch(rows.start, rows.stop)).to(self.device)
-            with distributed.accumulating(self.loss, last=start + size == end_of_step):
+            last = start + size == end_of_step  # after it alone processes exchange gradients
+            with contextlib.nullcontext() if last or self.ranks.size == 1 else self.loss.no_sync():
                 loss, end = self.loss(batch[:, :-1], batch[:, 1:], loops, Draw(cfg.seed, self.step, rows), self.ranks)
                 (loss * (size / cfg.batch)).backward()
             passes.append({"loss": end.cross_entropy.item(), **state_metrics(end)})
@@ -231,10 +232,10 @@ class _Training:
             "seconds": self.seconds,
         }
         result = RunResult(self.cfg, status, summary, metrics, self._provenance())
-        with self.ranks.first_before_the_others():
-            if self.ranks.first:
-                return self.store.finish(result, self.model.save)
-            return dataclasses.replace(result, path=self.store.path / self.cfg.key)
+        if self.ranks.first:
+            self.store.finish(result, self.model.save)
+        self.ranks.first_says(0)  # for which the others wait
+        return dataclasses.replace(result, path=self.store.path / self.cfg.key)
 
     def _provenance(self) -> dict[str, Any]:
         dtype = self.model.compute_dtype

@@ -209,7 +209,8 @@ class Notebook(Generic[P]):
     def _saved(self, figure: Figure, name: str, heading: str, n: str, drawn_from: str = "") -> Image:
         """The picture of a figure that has been written."""
         runs = self.planned.runs
-        of_plan = f"{len(runs):,} runs, {_times(len({cfg.train.seed for cfg in runs}), 'seed')}" if runs else ""
+        seeds = len({cfg.train.seed for cfg in runs})
+        of_plan = f"{len(runs):,} runs, {seeds} seed{'s' * (seeds != 1)}" if runs else ""
         stamp = {**self._stamp, "heading": heading, "n": n or of_plan}
         png = style.save(figure, self.outputs / "figures" / self.profile / name, stamp, self.printed(drawn_from))
         return _shown(figure, png.read_bytes())
@@ -258,7 +259,7 @@ class Notebook(Generic[P]):
                 {
                     "measurements of": group,
                     "runs": len(some),
-                    "missing": sum(not measurements.has(function, case, store) for case in some),
+                    "missing": sum(Asked(function, case).found(store) is None for case in some),
                     "parameters": _range([count(case.model).n_params for case in some]),
                     "FLOPs": sum(case.flops for case in some),
                 }
@@ -270,8 +271,8 @@ class Notebook(Generic[P]):
         self.will_measure(function, cases)
         store = self.store
         if isinstance(self.parameters, Computing) and not self.parameters.train:
-            missing = [measurements.key(case) for case in cases if not measurements.has(function, case, store)]
-            self._need(missing, "measurements")
+            asked = [Asked(function, case) for case in cases]
+            self._need([one.key for one in asked if one.found(store) is None], "measurements")
         results = measurements.measure(function, cases, store, *self._limits())
         self._say("\n".join([f"{len(cases)} measurements", *store.problems]))
         return results
@@ -307,10 +308,6 @@ def _entry(id: str) -> claims.Claim:
 def _harmless(cell: Any) -> Any:
     """A spreadsheet takes for a formula what begins so and is no number."""
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
-
-
-def _times(n: int, what: str) -> str:
-    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def _shown(figure: Figure, png: bytes) -> Image:

@@ -354,8 +354,7 @@ def in_yaml(stamp: Mapping[str, Any]) -> str:
 def put(path: Path, content: bytes) -> None:
     """Writes a file unless it is there and the same."""
     if not path.exists() or path.read_bytes() != content:
-        with files.replacing(path) as draft:
-            draft.write_bytes(content)
+        files.write(path, content)
 
 
 def rule(claim: claims.Claim) -> str:

@@ -65,8 +65,7 @@ def unchanged(mark: Path, sources: str, made: Iterable[Path]) -> bool:
 
 def note(mark: Path, sources: str, made: Iterable[Path]) -> None:
     """Marks what was made. ``sources`` are as they were before they were read: what has changed since is read again."""
-    with files.replacing(mark) as draft:
-        draft.write_text(checksum(made, sources), encoding="utf-8")
+    files.write(mark, checksum(made, sources).encode())
 
 
 # ---- notebooks -------------------------------------------------------------------------------------------------------

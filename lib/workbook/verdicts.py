@@ -94,8 +94,7 @@ def write(
         "columns": {one.name: one.says for one in COLUMNS},
         "verdicts": json.loads(rows, parse_constant=lambda _: None),  # what is no finite number is null
     }
-    with files.replacing(path) as draft:
-        draft.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    files.write(path, (json.dumps(said, indent=1) + "\n").encode())
     return True
 
 
