@@ -49,8 +49,9 @@ def workloads(model: LoopedLM, x: Tensor, batch: int, prompt: int, new_tokens: i
         ]
 
     def prefill(leave: Exit) -> list[int]:
-        taken = [score(model, part[:, :-1], part[:, 1:], leave).loops.ravel() for part in parts]
-        return np.concatenate(taken).tolist()
+        return [
+            loops for part in parts for loops in score(model, part[:, :-1], part[:, 1:], leave).loops.ravel().tolist()
+        ]
 
     return {"decoding": decoding, "prefill": prefill}
 

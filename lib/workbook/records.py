@@ -212,9 +212,7 @@ def pack(
 def main(names: Sequence[str], profile: str, minutes: str, jobs: int, shard: str) -> None:
     """``make`` for the Makefile: complaints are one line, and an interrupt is none."""
     i, n = map(int, (shard or "1/1").split("/"))
-
-    def run() -> None:
-        raise SystemExit(make(names, profile, float(minutes) if minutes else None, jobs, (i, n)))
-
     stopped = "interrupted: what was begun goes on from its checkpoints, and what is finished is packed, another time"
-    in_one_line(run, stopped=stopped)
+    raise SystemExit(
+        in_one_line(make, names, profile, float(minutes) if minutes else None, jobs, (i, n), stopped=stopped)
+    )

@@ -158,8 +158,10 @@ def renew(outputs: Path, profile: str) -> list[str]:
 
 def _sources(outputs: Path) -> list[Path]:
     """A run's result has the checksums of its other files."""
-    own = [places.ROOT / "lib", places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.ROOT / "CITATION.cff"]
-    own += [places.ROOT / "docs" / "explanations.md"]
+    own = [
+        *(places.ROOT / "lib", places.ROOT / "CITATION.cff"),
+        *(places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.EXPLAINED),
+    ]
     made = [outputs / name for name in ("audits", "claims", "figures", "notebooks", "plans", "tables")]
     return own + made + sorted([*outputs.glob("runs/*/result.json"), *outputs.glob("records/*/*.parquet/*")])
 

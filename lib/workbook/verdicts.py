@@ -67,10 +67,7 @@ def _row(claim: claims.Claim, finding: claims.Finding) -> dict[str, Any]:
 def committed(records: Path) -> dict[str, Any]:
     """What ``write`` wrote and was copied beside a profile's records; nothing where there are no verdicts."""
     path = records / NAME
-    said: dict[str, Any] = (
-        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"audit": None, "verdicts": []}
-    )
-    return said
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {"audit": None, "verdicts": []}
 
 
 def write(

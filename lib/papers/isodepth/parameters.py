@@ -80,9 +80,7 @@ class RecurrenceExponent(PaperGrid):
     least_runs = 7  # one more than the law has parameters
 
 
-class Extrapolation(PaperGrid):
-    least_runs = RecurrenceExponent.least_runs
-
+class Extrapolation(RecurrenceExponent):
     beyond_recurrences: list[int]
     beyond_budget: float
     beyond_width: int

@@ -163,11 +163,10 @@ def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
 
 
 def _quality(own: pd.DataFrame, fit: Fit) -> dict[str, float]:
-    off = readings.misfit(own, fit)
     return {
         "R2": fit.r2,
-        "rmse": rms(off),
-        "largest residual": float(off.abs().max()),
+        "rmse": fit.rms_residual,
+        "largest residual": float(np.abs(fit.off).max()),
         # of measured less predicted, as the paper has it
         "rank correlation with N": -float(spearmanr(fit.residuals, own["N"]).statistic),
         "rank correlation with D": -float(spearmanr(fit.residuals, own["D"]).statistic),
