@@ -53,8 +53,17 @@ def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         sizes, widths, flops, losses = cell[:, np.argsort(cell[0], kind="stable")]
         N, loss, stderr, inside = minimum(sizes, losses)
         width, F = (np.exp(np.interp(np.log(N), np.log(sizes), np.log(of))) for of in (widths, flops))
-        D = labels["budget"] / F
-        rows.append({**labels, "N": N, "stderr": stderr, "loss": loss, "width": width, "D": D, "inside": inside})
+        rows.append(
+            {
+                **labels,
+                "N": N,
+                "stderr": stderr,
+                "loss": loss,
+                "width": width,
+                "D": labels["budget"] / F,
+                "inside": inside,
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -61,8 +61,7 @@ class Problem:
     def log_terms(self, shapes: np.ndarray) -> np.ndarray:
         """g [m, k, n] of shapes [m, q]."""
         found = np.empty((len(shapes), len(self.law.amplitudes), self.log_loss.shape[-1]))
-        p = self._named(shapes)
-        for j, term in enumerate(self.law.log_terms(p, *self.inputs)):
+        for j, term in enumerate(self.law.log_terms(self._named(shapes), *self.inputs)):
             found[:, j] = term
         return found
 

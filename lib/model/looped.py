@@ -371,8 +371,11 @@ class LoopedLM(nn.Module):
 
     def save(self, path: Path) -> None:
         """safetensors with the config, and the precision that the model computes in, in the metadata."""
-        metadata = {"config": self.cfg.model_dump_json(), "format": "looped-lm", "precision": self.precision}
-        safetensors.torch.save_file(self.state_dict(), path, metadata=metadata)
+        safetensors.torch.save_file(
+            self.state_dict(),
+            path,
+            metadata={"config": self.cfg.model_dump_json(), "format": "looped-lm", "precision": self.precision},
+        )
 
 
 def _table(cfg: ModelConfig) -> nn.Embedding:

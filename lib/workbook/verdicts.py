@@ -122,8 +122,9 @@ def counted(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def place(profile: str, replicates: str) -> str:
     """Where a claim was judged: what is counted is told apart from what is trained."""
-    counted = ", counted" * (replicates == "exact")
-    return "on published runs" if profile == claims.PUBLISHED else f"at {profile}{counted}"
+    return (
+        "on published runs" if profile == claims.PUBLISHED else f"at {profile}" + ", counted" * (replicates == "exact")
+    )
 
 
 def main(profile: str, notebooks: Collection[str], outputs: Path = places.ROOT / "outputs") -> None:

@@ -99,12 +99,10 @@ def of_probes(
 ) -> list[Reported]:
     """What the probes do. gains: ``readings.gains`` of them; sets: the runs of each joint fit, and drawn: these fits
     (``readings.probe_draws``); families: of each, at r, whose compute-optimal width is asked for."""
-    budgets = sorted(sets["baseline"]["budget"].unique())
-    found = readings.of_probes(drawn, families, r, budgets)
+    found = readings.of_probes(drawn, families, r, sorted(sets["baseline"]["budget"].unique()))
     baseline, cut, lanes = (found[name] for name in ("baseline", "truncated", "hyper-connections"))
     without = readings.without(drawn["truncated"], sets["truncated"], 2)
     lower, lower_too = (readings.cell_means(gains[probe], seed) for probe in ("truncated", "hyper-connections"))
-    worst = readings.worst_fitted(sets["truncated"], 2, seed)
     lead = readings.lead_over_plain(sets["hyper-connections"], 2, seed)
     of_fits = {
         "000-truncation-lowers-phi": (baseline["phi"] - cut["phi"], "phi"),
@@ -121,7 +119,9 @@ def of_probes(
         compared("000-truncation-lowers-loss", lower, "nats", "mean over widths"),
         compared("000-hyper-connections-lower-loss", lower_too, "nats", "mean over widths"),
         *(compared(id, {"": numbers}, unit, note) for id, (numbers, unit) in of_fits.items()),
-        compared("000-truncated-r2-fits-worst", worst, "octaves of rms residual"),
+        compared(
+            "000-truncated-r2-fits-worst", readings.worst_fitted(sets["truncated"], 2, seed), "octaves of rms residual"
+        ),
         compared("000-truncated-phi-without-r2", {"": without["phi"]}, "phi"),
         compared("000-truncated-fit-without-r2", {"": without["r2"]}, "R^2"),
         compared("000-hyper-connected-r2-matches-plain", {"": lead}, "nats"),

@@ -88,8 +88,7 @@ def minima(optima: pd.DataFrame) -> pd.DataFrame:
     and loss of both, how much larger our N is, and how much higher our loss."""
     printed = pd.read_csv(DATA / "minima.csv").set_axis(["budget", "r", "N printed", "loss printed"], axis=1)
     both = optima[["budget", "r", "N", "loss"]].merge(printed, on=["budget", "r"]).set_index(["budget", "r"])
-    off = {"N off": both["N"] / both["N printed"] - 1, "loss off": both["loss"] - both["loss printed"]}
-    return both.assign(**off)
+    return both.assign(**{"N off": both["N"] / both["N printed"] - 1, "loss off": both["loss"] - both["loss printed"]})
 
 
 def pair(table: pd.DataFrame) -> pd.DataFrame:

@@ -130,8 +130,10 @@ def cost_of_sharing(optima: pd.DataFrame) -> Margins:
 
 def every_gap(optima: pd.DataFrame) -> Margins:
     """The gap of each r, budget by budget (000, Sec. 4.2)."""
-    gaps = frontier_gaps(optima)
-    return {f"r = {r}": {f"{budget:.3g} FLOPs": gap for budget, gap in of.items()} for r, of in gaps.to_dict().items()}
+    return {
+        f"r = {r}": {f"{budget:.3g} FLOPs": gap for budget, gap in of.items()}
+        for r, of in frontier_gaps(optima).to_dict().items()
+    }
 
 
 def flatter(runs: pd.DataFrame) -> Margins:
@@ -261,8 +263,11 @@ def of_probes(
     compute-optimal width in octaves, mean over the budgets."""
 
     def read(fit: Fit, family: pd.DataFrame) -> dict[str, float]:
-        width = float(np.log2(allocations(fit, family, r, budgets)["width"]).mean())
-        return {"phi": fit.params["phi"], "a_D": a_D(fit), "width": width}
+        return {
+            "phi": fit.params["phi"],
+            "a_D": a_D(fit),
+            "width": float(np.log2(allocations(fit, family, r, budgets)["width"]).mean()),
+        }
 
     return {name: pd.DataFrame([read(own, families[name]) for own in fits]) for name, fits in drawn.items()}
 

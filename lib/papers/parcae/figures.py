@@ -212,9 +212,12 @@ def by_size(runs: pd.DataFrame, units: dict[str, str], guessing: dict[str, float
     figure, axes = row_of_panels(shown, 2.6)
     for axis, column in zip(axes, shown, strict=True):
         for i, (name, own) in enumerate(runs.groupby("architecture", sort=False)):
-            look = {"color": COLOURS[str(name)], "marker": MARKERS[str(name)]}
-            label = f"{NAMES[str(name)]}, mean (bar: stderr; dots: seeds)"
-            bars(axis, own, "parameters", column, 0.995 + 0.01 * i, label=label, **look)
+            look = {
+                "color": COLOURS[str(name)],
+                "marker": MARKERS[str(name)],
+                "label": f"{NAMES[str(name)]}, mean (bar: stderr; dots: seeds)",
+            }
+            bars(axis, own, "parameters", column, 0.995 + 0.01 * i, **look)
         if column in guessing:
             axis.axhline(guessing[column], color="#888888", lw=0.8, ls=":", label="guessing")
         count_axis(axis, "parameters")
