@@ -55,8 +55,9 @@ class Problem:
 
     def take(self, sets: np.ndarray) -> Self:
         """These sets [m], in this order; one may come more than once."""
-        names = ("log_loss", "weights", "low", "high")
-        return dataclasses.replace(self, **{name: getattr(self, name)[sets] for name in names})
+        return dataclasses.replace(
+            self, **{name: getattr(self, name)[sets] for name in ("log_loss", "weights", "low", "high")}
+        )
 
     def log_terms(self, shapes: np.ndarray) -> np.ndarray:
         """g [m, k, n] of shapes [m, q]."""

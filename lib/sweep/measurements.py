@@ -89,8 +89,9 @@ class Asked:
 
     def _check(self, kept: records.Measured) -> None:
         """Raises ValueError where the case that was kept, before it had some of its fields perhaps, is not this one."""
-        own = type(self.case).model_fields.items()
-        fields = {name: getattr(self.case, name) for name, field in own if field.exclude}
+        fields = {
+            name: getattr(self.case, name) for name, field in type(self.case).model_fields.items() if field.exclude
+        }
         fields |= {name: tuple(x) if isinstance(x, list) else x for name, x in kept.case.items()}
         if key(type(self.case)(**fields)) != self.key:
             raise ValueError("its case is not that of its key")

@@ -86,8 +86,7 @@ class Notebook(Generic[P]):
         self.planned.labels = configs
         self.planned.runs[:] = {cfg.key: cfg.planned for cfg in configs.values()}.values()
         with self._noting() as noted:
-            noted["runs"] = {cfg.key: cfg.model_dump(mode="json") for cfg in self.planned.runs}
-            noted["part"] = self.part
+            noted |= {"runs": {cfg.key: cfg.model_dump(mode="json") for cfg in self.planned.runs}, "part": self.part}
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
             runs = list({cfg.key: cfg for label, cfg in configs.items() if label[0] == group}.values())
@@ -234,8 +233,7 @@ class Notebook(Generic[P]):
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
         path = self.outputs / "tables" / self.profile / f"{name}.csv"
         with files.replacing_together(path, path.with_suffix(".json")) as (draft, note):
-            harmless = table.map(_harmless).rename(index=_harmless, columns=_harmless)
-            harmless.to_csv(draft, float_format=f"%.{digits}g")
+            table.map(_harmless).rename(index=_harmless, columns=_harmless).to_csv(draft, float_format=f"%.{digits}g")
             note.write_text(json.dumps(self._stamp, indent=1) + "\n", encoding="utf-8")
         return table
 
@@ -342,10 +340,9 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
     if isinstance(checked, Computing) and not checked.train:
         whole = checked.model_dump()
         checked, note = plans.there(checked)
-        drawn = checked.model_dump()
-        cut_from = {name: value for name, value in whole.items() if drawn[name] != value}
+        cut_from = parameters.changed(whole, checked.model_dump())
         if cut_from:
-            print(f"{note} is there, drawn with", ", ".join(f"{name} {drawn[name]}" for name in cut_from))
+            print(f"{note} is there, drawn with", ", ".join(f"{name} {getattr(checked, name)}" for name in cut_from))
     filled = Filled.into(namespace, checked.model_dump())
     if not somebody_is_there():  # each state of a bar is a line of a log
         os.environ.setdefault("TQDM_MININTERVAL", "10")

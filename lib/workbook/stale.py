@@ -133,8 +133,7 @@ def imports(notebook: Path) -> set[str] | None:
 
 def others(imported: set[str] | None) -> set[str]:
     """The notebooks whose parameters a notebook can read: it imports their classes, which are called as they are."""
-    classes = [name.rpartition(".")[2] for name in imported or () if ".parameters." in name]
-    return {to_snake(name) for name in classes}
+    return {to_snake(name.rpartition(".")[2]) for name in imported or () if ".parameters." in name}
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------

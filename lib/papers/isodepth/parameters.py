@@ -41,8 +41,7 @@ class IsodepthGrid(IsodepthRuns):
                 f"widths: has none for the budget {lacking[0]}; budgets and widths change together, such as "
                 f"-p budgets '[{', '.join(lacking)}]' -p widths '{{{', '.join(f'{x}: [8, 16, 24]' for x in lacking)}}}'"
             )
-        cells = [self.widths[budget] for budget in budgets]
-        runs = sum(map(len, cells)) * len(self.recurrences) * len(self.seeds)
+        runs = sum(len(self.widths[budget]) for budget in budgets) * len(self.recurrences) * len(self.seeds)
         if runs < self.least_runs:
             raise ValueError(
                 f"widths: {runs} runs in all fit no joint law, list more widths, budgets or recurrences, "

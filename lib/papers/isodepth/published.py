@@ -59,8 +59,7 @@ def sets(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     at the same budgets (Sec. 5)."""
     grid = table[table["probe"] == "baseline"]
     low, high = (grid[half] for half in split(grid["budget"]))
-    probed = table.loc[table["probe"] != "baseline", "budget"]
-    four = grid[grid["budget"] <= probed.max()]
+    four = grid[grid["budget"] <= table.loc[table["probe"] != "baseline", "budget"].max()]
     plain = four[four["r"] == 1]
     cut, lanes = (pd.concat([plain, table[table["probe"] == probe]]) for probe in ("truncated", "hyper-connections"))
     return {

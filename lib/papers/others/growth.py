@@ -158,8 +158,10 @@ def fresh_optima(runs: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataF
     over."""
     curve, coefficients = isoflop.parabolas(runs, ["arm", "budget"])
     noise = Noise.left_over([runs["loss"] - curve], coefficients)
-    draws = noise.draws(resamples, len(runs), np.random.default_rng(seed))
-    return [optima(runs.assign(loss=curve + shifts)) for shifts in draws]
+    return [
+        optima(runs.assign(loss=curve + shifts))
+        for shifts in noise.draws(resamples, len(runs), np.random.default_rng(seed))
+    ]
 
 
 def ratios(optima: pd.DataFrame) -> pd.DataFrame:

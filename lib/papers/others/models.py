@@ -53,8 +53,7 @@ def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
     tokens = token_store(data.known(), cache)
     check_tokenizer(data.tokenizer, tokens.tokenizer.vocab_size, model.cfg.vocab_size)
     device = device_type()
-    rows = torch.as_tensor(validation_batch(data, tokens), device=device)
-    return Opened(model.to(device), tokens.tokenizer, rows)
+    return Opened(model.to(device), tokens.tokenizer, torch.as_tensor(validation_batch(data, tokens), device=device))
 
 
 def of_run(key: str, store: RunStore, measure: Callable[..., list[dict[str, Any]]]) -> Opened:
