@@ -47,7 +47,8 @@ KINDS: dict[type, str] = {
     float: "float",
     str: "text",
     types.NoneType: "none",
-    dict: "no names",  # empty, as lists are
+    # which are empty
+    dict: "no names",
     list: "no items",
 }
 

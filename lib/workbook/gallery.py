@@ -36,9 +36,8 @@ def write(outputs: Path) -> None:
             raise InputError(f"{figure}: is not there, draw it or remove its copy from docs/gallery/")
     for name in plans.names("desk"):
         text = nbformat.writes(shown(nbformat.read(executed / f"{name}.ipynb", as_version=4)))
-        files.write(
-            NOTEBOOKS / f"{name}.ipynb", text.replace(f"{places.ROOT}/", "").encode()
-        )  # which tracebacks would tell
+        # tracebacks would tell where the workbook is
+        files.write(NOTEBOOKS / f"{name}.ipynb", text.replace(f"{places.ROOT}/", "").encode())
     for path, figure in pictures.items():
         with Image.open(figure) as image:
             stamp = PngInfo()
