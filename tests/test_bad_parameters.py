@@ -1,29 +1,24 @@
 """A bad parameter of a notebook is refused in one line with a remedy, before anything is trained.
 
-What papermill shows of it stands in test_notebooks.py.
+What papermill shows of it stands in test_notebooks.py, what is wrong of itself in workbook/test_parameters.py.
 """
 
 import math
 
 import pytest
 
-from lib.papers.parcae.parameters import Instability
-from lib.workbook import notebook, parameters, plans
-from tests.given import of_profile
+from lib.workbook import plans
 from tests.lines import everything, one_line
 
 PARAMETERS = [
     # what papermill -p, -y and -f make of the command line: text, numbers, lists, mappings
-    ("instability", {"steps": True}, "steps: takes no true or false", "give it as int"),
     ("instability", {"steps": 1}, "optim.warmup_steps:", "shorten them"),
     ("instability", {"width": 33}, "width: 33", "change one of them"),
     ("instability", {"architectures": "[base, rnn]"}, "architectures: 'rnn' is not known", "use"),
-    ("instability", {"lrs": "0.1, 0.2"}, "lrs:", "valid list"),
     ("instability", {"max_hours": math.nan}, "max_hours:", "finite number"),
     ("instability", {"limit_ngram": 9}, "limit_ngram: 9-grams of 256", "use 1 or a smaller vocabulary"),
     ("instability", {"source": "no/such.txt"}, "data.source: no/such.txt", "check the path"),
     ("instability", {"outputs": "x" * 300}, "outputs: ", "xxx cannot be written to"),
-    ("instability", {"profile": "CPU"}, "profile: 'CPU' has no params/CPU/instability.yaml", "cpu, desk, gpu, paper"),
     ("end_to_end", {"sizes": {"wide": 1}}, "sizes.wide", "valid integer"),
     ("extrapolation", {"widths": {1.0e9: [20, 24]}}, "widths: has none for the budget", "change together"),
     ("isodepth_isoflop", {"recurrences": [1, 3]}, "recurrences: 8 looped layers", "use divisors of 8"),
@@ -41,25 +36,6 @@ PARAMETERS = [
 
 @pytest.mark.parametrize(("name", "given", "words"), [(n, g, w) for n, g, *w in PARAMETERS])
 def test_a_parameter(tmp_path, name, given, words):
-    given = {"outputs": str(tmp_path / "outputs"), **given}
-    profile = given.pop("profile", None)
-
     with one_line(*words):
-        if profile is None:
-            plans.plan(name, "smoke", **given)
-        else:
-            notebook.start(Instability, {**of_profile("smoke", name), "profile": profile})
+        plans.plan(name, "smoke", **{"outputs": str(tmp_path / "outputs"), **given})
     assert not everything(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("file", "words"),
-    [
-        ("- steps\n- 3\n", ["profile:", "x.yaml", "write 'name: value'"]),
-        ("steps: !!python/object/apply:os.system ['false']", ["profile:", "x.yaml cannot be read as YAML", "mend it"]),
-    ],
-)
-def test_a_file_of_parameters(tmp_path, file, words):
-    (tmp_path / "x.yaml").write_text(file)
-    with one_line(*words):
-        parameters.of_file(tmp_path / "x.yaml", "instability")

@@ -74,10 +74,6 @@ def test_a_damaged_run_is_set_aside_whole(run, capsys, damage, why):
     assert [*everything(run.with_name(f"{CFG.key}.corrupt-1")).values()] == before
 
 
-def of_another_model(run):
-    LoopedLM(ModelConfig(width=16)).save(run / "model.safetensors")
-
-
 def integers(run):
     with safetensors.safe_open(run / "model.safetensors", framework="pt") as opened:
         metadata, names = opened.metadata(), opened.keys()
@@ -86,9 +82,11 @@ def integers(run):
 
 
 def test_weights_of_a_run_that_do_not_fit(run):
-    said = {integers: ["weights:", "holds torch.int32", "give a checkpoint"]}
-    said[of_another_model] = ["runs:", "holds another model", "restore it or remove the run"]
-    for damage, words in said.items():
+    other = LoopedLM(ModelConfig(width=16))
+    for damage, *words in (
+        (integers, "weights:", "holds torch.int32", "give a checkpoint"),
+        (lambda run: other.save(run / "model.safetensors"), "runs:", "holds another model", "restore it or remove"),
+    ):
         damage(run)
         resealed(run)
         before = everything(run)

@@ -153,16 +153,16 @@ def a_text(folder):
     return tokens("*.bin")(folder / "tokens")
 
 
-def a_part(folder):
-    records.add(folder / "records", [elsewhere(folder).find(CFG)], [])
-
-
 #: file -> what writes it, what is there before, and what is left of the disk
 WRITERS = {
     f"runs/.{CFG.key}.partial": (lambda folder: run_here(folder, 0), a_text, 0),
     f"runs/{CFG.key}": (run_here, a_text, 0),
     "tokens/*.tokens": (run_here, None, 0),
-    "records/*.parquet/*.parquet": (a_part, elsewhere, 0),
+    "records/*.parquet/*.parquet": (
+        lambda to: records.add(to / "records", [elsewhere(to).find(CFG)], []),
+        elsewhere,
+        0,
+    ),
     f"measured/*/{key(CASE)}.json": (a_measurement, None, 0),
     "claims/cpu/x.json": (a_finding, None, 0),
     "a.*": (a_figure, None, 4096),

@@ -5,10 +5,8 @@ is computed does not depend on how many there are, but for the order of sums.
 """
 
 import atexit
-import contextlib
 import dataclasses
 import datetime
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -89,15 +87,6 @@ class Ranks:
         dist.broadcast(said, src=0)
         return int(said)
 
-    @contextlib.contextmanager
-    def first_before_the_others(self) -> Iterator[None]:
-        """The first process runs the block alone, then the others do."""
-        if not self.first:
-            self.first_says(0)
-        yield
-        if self.first:
-            self.first_says(0)
-
 
 ALONE = Ranks()
 
@@ -128,20 +117,14 @@ class _Loss(nn.Module):
         return self.model.loss(*arguments, **named)
 
 
-def distribute(model: Any, ranks: Ranks) -> Callable[..., Any]:
-    """``model.loss`` of a LoopedLM on all processes: gradients of the mean over them appear in its parameters."""
+def distribute(model: Any, ranks: Ranks) -> Any:
+    """``model.loss`` of a LoopedLM on all processes: gradients of the mean over them appear in its parameters, of
+    several after each pass that is not inside its ``no_sync``."""
     model.to(ranks.device)
     if ranks.size == 1:
         return model.loss
     # each step has a gradient for each parameter, however often a model loops: DDP need not look for unused ones
     return nn.parallel.DistributedDataParallel(_Loss(model), forward_sync_buffers=False)
-
-
-def accumulating(loss: Callable[..., Any], last: bool) -> contextlib.AbstractContextManager[None]:
-    """Gradients are exchanged after the ``last`` pass of a step only."""
-    if isinstance(loss, nn.parallel.DistributedDataParallel) and not last:
-        return loss.no_sync()
-    return contextlib.nullcontext()
 
 
 # ---- routers ---------------------------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pydantic
+
+T = TypeVar("T")
 
 
 class OneLine(Exception):
@@ -79,11 +81,11 @@ class Checked(pydantic.BaseModel):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
 
-def in_one_line(function: Callable[..., object], *arguments: Any, stopped: str = "stopped") -> None:
-    """Calls a command's function. An error that says all in its message, or a package that is missing, becomes that and
-    exit status 1; Ctrl-C prints ``stopped`` and exits with status 130."""
+def in_one_line(function: Callable[..., T], *arguments: Any, stopped: str = "stopped") -> T:
+    """What a command's function returns. An error that says all in its message, or a package that is missing, becomes
+    that and exit status 1; Ctrl-C prints ``stopped`` and exits with status 130."""
     try:
-        function(*arguments)
+        return function(*arguments)
     except (OneLine, OSError) as error:
         raise SystemExit(str(error)) from None
     except ImportError as error:

@@ -85,10 +85,15 @@ def need_folder(path: Path) -> None:
         raise InputError(f"outputs: {path} cannot be written to, choose another place, or change its rights")
 
 
+def write(path: Path, content: bytes) -> None:
+    """Writes a file as a whole."""
+    with replacing(path) as draft:
+        draft.write_bytes(content)
+
+
 def write_checked(path: Path, fields: dict[str, Any]) -> None:
     """JSON with a checksum as its last field, for ``read_checked``."""
-    with replacing(path) as draft:
-        draft.write_text(sealed(fields), encoding="utf-8")
+    write(path, sealed(fields).encode())
 
 
 def read_checked(path: Path) -> dict[str, Any]:

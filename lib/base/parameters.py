@@ -10,7 +10,6 @@ import re
 from typing import Annotated, Any, ClassVar, Self
 
 import pydantic
-from pydantic import Field
 from pydantic.alias_generators import to_snake
 
 from lib.base.errors import Checked
@@ -18,7 +17,7 @@ from lib.base.errors import Checked
 #: profiles: of all notebooks; of some of desk's, with more runs, or another text
 PROFILES = ("smoke", "cpu", "desk", "gpu", "paper", "addendum", "second-text")
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, pydantic.Field(ge=1)]
 
 
 def among(field: str) -> pydantic.AfterValidator:
@@ -39,7 +38,7 @@ class Parameters(Checked):
     drawn_from: ClassVar[str] = ""  # on its figures in the place of the profile, where they draw no runs of ours
 
     profile: str  # one of PROFILES
-    outputs: Annotated[str, Field(min_length=1)] = "outputs"  # folder of all results, from the workbook's root
+    outputs: Annotated[str, pydantic.Field(min_length=1)] = "outputs"  # folder of all results, from the workbook's root
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -74,7 +73,7 @@ class Computing(Parameters):
     """A notebook that trains or measures."""
 
     train: bool = True  # what is missing; otherwise the seeds are drawn of which all is there
-    jobs: Annotated[int, Field(ge=0)] = 0  # processes, 0 for one a core, or one on a GPU
+    jobs: Annotated[int, pydantic.Field(ge=0)] = 0  # processes, 0 for one a core, or one on a GPU
     max_hours: float = 0.5  # it stops before it begins where it would take longer
 
     #: lists and tables of which the first values can be drawn alone, while no more has been trained

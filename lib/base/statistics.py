@@ -160,11 +160,10 @@ def fresh_resamples(comparisons: Mapping[str, Comparison], draws: int, seed: int
         name: random.normal(0.0, math.sqrt(2) * (one.own.high - one.own.low) / (2 * Z), draws)
         for name, one in comparisons.items()
     }
-
-    def moved(one: Interval, by: float) -> Interval:
-        return Interval(one.mean + by, one.low + by, one.high + by)
-
     return [
-        {name: Comparison(*(moved(interval, shifts[name][i]) for interval in one)) for name, one in comparisons.items()}
+        {
+            name: Comparison(*(Interval(*(end + shifts[name][i] for end in interval)) for interval in one))
+            for name, one in comparisons.items()
+        }
         for i in range(draws)
     ]

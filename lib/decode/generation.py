@@ -370,17 +370,13 @@ class Decoder:
             logits = logits if everybody else logits[torch.as_tensor(which, device=self.device)]
         rows, positions, loops = now.at[:, which]
         self.taken[rows, positions] = loops
-        self._share(rows, positions, loops)
-        np.subtract.at(self.count, rows, 1)
-        self.flight, self.gone = (None, self.gone) if everybody else (now, which)
-        return rows, positions, logits
-
-    def _share(self, rows: np.ndarray, positions: np.ndarray, loops: np.ndarray) -> None:
-        """Copies the last entries of tokens that left early to the loops that they did not make, where later tokens
-        look for them."""
+        # those who left early leave their last entries in the loops that they did not make, where later tokens look
         for made in {*loops[loops < self.T].tolist()}:
             row, position = torch.as_tensor(np.stack((rows, positions))[:, loops == made], device=self.device)
             self.looped[:, made:, row, position] = self.looped[:, made - 1, row, position][:, None]
+        np.subtract.at(self.count, rows, 1)
+        self.flight, self.gone = (None, self.gone) if everybody else (now, which)
+        return rows, positions, logits
 
     # ---- attention over the cache ------------------------------------------------------------------------------------
 

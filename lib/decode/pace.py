@@ -49,8 +49,9 @@ def workloads(model: LoopedLM, x: Tensor, batch: int, prompt: int, new_tokens: i
         ]
 
     def prefill(leave: Exit) -> list[int]:
-        taken = [score(model, part[:, :-1], part[:, 1:], leave).loops.ravel() for part in parts]
-        return np.concatenate(taken).tolist()
+        return [
+            loops for part in parts for loops in score(model, part[:, :-1], part[:, 1:], leave).loops.ravel().tolist()
+        ]
 
     return {"decoding": decoding, "prefill": prefill}
 
@@ -85,6 +86,12 @@ def debts(model: LoopedLM, x: Tensor, exits: Exits, saved: Sequence[float]) -> p
     for share in saved:
         found = score(model, x[:, :-1], x[:, 1:], exit_saving(model, x, share))
         really = 1 - found.loops.mean() / model.cfg.mean_loops
-        counted = trade_off(exits, "entropy", [really * of_depth])[0]
-        rows.append({"share": share, "saved": really, "decoded": np.exp(found.loss.mean()), "counted": counted})
+        rows.append(
+            {
+                "share": share,
+                "saved": really,
+                "decoded": np.exp(found.loss.mean()),
+                "counted": trade_off(exits, "entropy", [really * of_depth])[0],
+            }
+        )
     return pd.DataFrame(rows)

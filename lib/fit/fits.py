@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
@@ -34,9 +33,9 @@ class Fit:
     for: of the many refits of a bootstrap little is."""
 
     law: Law
-    theta: ndarray
-    inputs: list[ndarray]
-    loss: ndarray
+    theta: np.ndarray
+    inputs: list[np.ndarray]
+    loss: np.ndarray
     delta: float
     #: 95 % intervals of parameters, where somebody has them (``between``)
     intervals: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
@@ -69,7 +68,7 @@ class Fit:
         """Amplitudes and shapes by name."""
         return self.law.params(self.theta)
 
-    def predict(self, *inputs: ArrayLike) -> ndarray:
+    def predict(self, *inputs: ArrayLike) -> np.ndarray:
         """The law's loss in nats at other inputs, given in the order of the fit's arguments."""
         return self.law.loss(self.params, *inputs)
 
@@ -83,12 +82,12 @@ class Fit:
         return Problem.of(self.law, self.inputs, self.loss[None], self.delta)
 
     @cached_property
-    def residuals(self) -> ndarray:
+    def residuals(self) -> np.ndarray:
         """log L_fit - log L [n]."""
         return self._problem.residuals(self.theta[None])[0]
 
     @property
-    def off(self) -> ndarray:
+    def off(self) -> np.ndarray:
         """L_fit - L [n] in nats."""
         return self.loss * np.expm1(self.residuals)
 
@@ -128,7 +127,7 @@ class Fit:
             left_open[free] = (np.abs(axes[:, information < 1e-9 * information.max()]) > 0.3).any(1)
         return self._named(left_open)
 
-    def _named(self, which: ndarray) -> tuple[str, ...]:
+    def _named(self, which: np.ndarray) -> tuple[str, ...]:
         return tuple(name for name, so in zip(self.law.names, which, strict=True) if so)
 
 
@@ -241,7 +240,7 @@ def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
     return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in zip(each, best, losses, strict=True)]
 
 
-def _best_from(theta: ndarray, problem: Problem) -> ndarray:
+def _best_from(theta: np.ndarray, problem: Problem) -> np.ndarray:
     """theta [sets, p]: the better of what is found from one theta [p] and from the best cell of the grid."""
     cells, of = starts(problem, 1)
     begin = np.concatenate([np.clip(theta, problem.low, problem.high), cells])
@@ -292,14 +291,14 @@ def bootstrap(
     return draws
 
 
-def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: int | Sequence[int]) -> list[ndarray]:
+def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: int | Sequence[int]) -> list[np.ndarray]:
     """How often each point [points] is in each of n resamples of the cells. One that leaves an input without a second
     value that the law needs, a single r say, is drawn again."""
     n = int(number("resamples", n, (1, 1e6)))
     cell, size = _numbered(cells, np.size(arrays[-1]))
     random = np.random.default_rng(seed)
     varying = [np.asarray(x) for name, x in zip(law.inputs, arrays, strict=False) if name not in law.fixed]
-    found: list[ndarray] = []
+    found: list[np.ndarray] = []
     while len(found) < n:
         weights = np.bincount(random.integers(size, size=size), minlength=size)[cell]
         if all(len(np.unique(x[weights > 0])) > 1 for x in varying):
@@ -307,7 +306,7 @@ def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: i
     return found
 
 
-def _numbered(cells: Any, points: int) -> tuple[ndarray, int]:
+def _numbered(cells: Any, points: int) -> tuple[np.ndarray, int]:
     """Cell labels as numbers 0, 1, ... [n], and how many cells there are."""
     try:
         frame = cells if isinstance(cells, pd.DataFrame) else pd.DataFrame({"cell": list(cells)})
@@ -332,7 +331,7 @@ class Noise(NamedTuple):
         freedom = len(every) - parameters
         return cls(float(every @ every / freedom), freedom) if freedom > 0 else cls(np.nan, 0)
 
-    def draws(self, n: int, size: int, random: np.random.Generator) -> ndarray:
+    def draws(self, n: int, size: int, random: np.random.Generator) -> np.ndarray:
         """Normal noise [n, size]. Its variance is drawn too, for each of the n, as far as it is open (scaled inverse
         chi-square), so that percentiles of what is linear in it are Student's t. nan where it is not known."""
         if not self.freedom:
@@ -364,7 +363,7 @@ def noise_of(fits: Mapping[K, Fit]) -> Noise:
     return Noise.left_over([own.residuals for own in squares], sum(own.free for own in squares))
 
 
-def flipped(own: Fit, signs: ndarray) -> list[Fit]:
+def flipped(own: Fit, signs: np.ndarray) -> list[Fit]:
     """The same law on other losses: its own predictions, and what its least squares leave over with other signs [n,
     points] (``cell_signs``), scaled to the degrees of freedom. All inputs stay in every refit, where ``bootstrap``
     loses some of a small grid's: of eight cells a third, and with them what identifies the law."""
@@ -373,7 +372,7 @@ def flipped(own: Fit, signs: ndarray) -> list[Fit]:
     return refits(own, own.predict(*own.inputs) * np.exp(scale * left.residuals * signs))
 
 
-def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:
+def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> np.ndarray:
     """Signs [n, points], the same for all points of a cell, so that what was trained together stays together (the wild
     cluster bootstrap), and in each of the n spread like Student's t with one degree of freedom less than there are
     cells.
@@ -385,7 +384,7 @@ def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> ndarray:
     return (spread[:, None] * random.choice([-1.0, 1.0], (n, size)))[:, number]
 
 
-def split(by: ArrayLike) -> tuple[ndarray, ndarray]:
+def split(by: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Which points [n] lie low and which high in ``by`` [n], the budget say (000, App. F.3), cut between its values
     where the halves are most equal."""
     (by,) = points({"by": by}, {"by": ANY_SIGN})

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import scipy.optimize
 import scipy.special
-from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
@@ -54,8 +53,17 @@ def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         sizes, widths, flops, losses = cell[:, np.argsort(cell[0], kind="stable")]
         N, loss, stderr, inside = minimum(sizes, losses)
         width, F = (np.exp(np.interp(np.log(N), np.log(sizes), np.log(of))) for of in (widths, flops))
-        D = labels["budget"] / F
-        rows.append({**labels, "N": N, "stderr": stderr, "loss": loss, "width": width, "D": D, "inside": inside})
+        rows.append(
+            {
+                **labels,
+                "N": N,
+                "stderr": stderr,
+                "loss": loss,
+                "width": width,
+                "D": labels["budget"] / F,
+                "inside": inside,
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -99,13 +107,13 @@ def at_width(table: pd.DataFrame, width: float) -> tuple[float, float, float]:
     return _interpolated(_logs(table), np.log(width))
 
 
-def _logs(table: pd.DataFrame) -> ndarray:
+def _logs(table: pd.DataFrame) -> np.ndarray:
     """log width, n_once, n_rec and FLOPs per token [4, widths], from narrow to wide."""
     found = np.log(points(columns(table, ["width", "n_once", "n_rec", "flops"])))
     return found[:, np.argsort(found[0])]
 
 
-def _interpolated(logs: ndarray, log_width: float) -> tuple[float, float, float]:
+def _interpolated(logs: np.ndarray, log_width: float) -> tuple[float, float, float]:
     n_once, n_rec, flops = (math.exp(np.interp(log_width, logs[0], column)) for column in logs[1:])
     return n_once, n_rec, flops
 
@@ -142,7 +150,7 @@ def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dic
     }
 
 
-def effective_parameters(n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, phi: float) -> ndarray:
+def effective_parameters(n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, phi: float) -> np.ndarray:
     """N_eff = N_once + r^phi N_rec: the plain model that a looped one is worth (000, App. F.4: at phi .46 a looped 410M
     at the cost of 1B is worth 580M)."""
     bounds = {"n_once": NOT_NEGATIVE, "n_rec": NOT_NEGATIVE, "phi": PHI}

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
@@ -94,7 +93,7 @@ def _floats(name: str, x: Any) -> np.ndarray:
 # ---- laws ------------------------------------------------------------------------------------------------------------
 
 #: g_j of each amplitude, an array or a constant
-Terms = list[ndarray | float]
+Terms = list[np.ndarray | float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +111,7 @@ class Law:
     amplitudes: dict[str, tuple[float, float]]
     shapes: dict[str, tuple[float, float]]
     log_terms: Callable[..., Terms]
-    grids: dict[str, ndarray] = dataclasses.field(default_factory=dict)
+    grids: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     may_be_zero: tuple[str, ...] = ()
     formula: str = ""
@@ -122,24 +121,24 @@ class Law:
         """Of the parameters, in the order of theta: amplitudes and then shapes."""
         return (*self.amplitudes, *self.shapes)
 
-    def params(self, theta: ndarray) -> dict[str, float]:
+    def params(self, theta: np.ndarray) -> dict[str, float]:
         """Amplitudes and shapes by name, of theta [p], log amplitudes and shapes."""
         k = len(self.amplitudes)
         return dict(zip(self.names, [*np.exp(theta[:k]).tolist(), *theta[k:].tolist()], strict=True))
 
     @functools.cached_property
-    def box(self) -> tuple[ndarray, ndarray]:
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest theta [p], log amplitudes and then shapes."""
         low, high = np.array([*self.amplitudes.values(), *self.shapes.values()], dtype=float).T
         return low, high
 
-    def loss(self, params: Mapping[Any, float], *inputs: ArrayLike) -> ndarray:
+    def loss(self, params: Mapping[Any, float], *inputs: ArrayLike) -> np.ndarray:
         """The law's loss at these inputs."""
         params = columns(params, [*self.names])
         terms = self.log_terms(params, *self._arrays(inputs))
         return sum((params[name] * np.exp(g) for name, g in zip(self.amplitudes, terms, strict=True)), np.zeros(()))
 
-    def checked(self, inputs: Sequence[ArrayLike], loss: ArrayLike) -> tuple[list[ndarray], ndarray]:
+    def checked(self, inputs: Sequence[ArrayLike], loss: ArrayLike) -> tuple[list[np.ndarray], np.ndarray]:
         """The arrays of a fit, as floats. Raises InputError for those that no optimum can be found for."""
         *arrays, loss = self._arrays(inputs, loss=loss)
         free = int(np.sum(np.less(*self.box)))
@@ -152,7 +151,7 @@ class Law:
                 raise InputError(f"{name}: is {x[0]:g} in every point, the {self.name} law needs at least two values")
         return arrays, loss
 
-    def _arrays(self, inputs: Sequence[ArrayLike], **more: ArrayLike) -> list[ndarray]:
+    def _arrays(self, inputs: Sequence[ArrayLike], **more: ArrayLike) -> list[np.ndarray]:
         if len(inputs) != len(self.inputs):
             raise InputError(f"inputs: {len(inputs)} arrays for the {self.name} law, give {', '.join(self.inputs)}")
         return points(dict(zip(self.inputs, inputs, strict=True)) | more, dict.fromkeys(self.may_be_zero, NOT_NEGATIVE))
@@ -176,7 +175,9 @@ def joint(phi: float | None = None) -> Law:
     """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5); phi is learned when None."""
     phi = None if phi is None else number("phi", phi, PHI)
 
-    def log_terms(p: dict[str, ndarray], n_once: ndarray, n_rec: ndarray, r: ndarray, D: ndarray) -> Terms:
+    def log_terms(
+        p: dict[str, np.ndarray], n_once: np.ndarray, n_rec: np.ndarray, r: np.ndarray, D: np.ndarray
+    ) -> Terms:
         worth = np.exp((p["phi"] if phi is None else phi) * np.log(r))  # of the looped parameters
         return [-p["alpha"] * np.log(n_once + worth * n_rec), -p["beta"] * np.log(D), 0]
 
@@ -233,9 +234,9 @@ def sharing(law: Law, name: str, groups: int) -> Law:
     def called(parameter: str, group: int) -> str:
         return parameter if parameter == name else f"{parameter} {group}"
 
-    def log_terms(p: dict[str, ndarray], *inputs: ndarray) -> Terms:
+    def log_terms(p: dict[str, np.ndarray], *inputs: np.ndarray) -> Terms:
         *of_law, group = inputs
-        found: dict[str, ndarray | float] = {}
+        found: dict[str, np.ndarray | float] = {}
         for g in range(groups):
             terms = law.log_terms({shape: p[called(shape, g)] for shape in law.shapes}, *of_law)
             for amplitude, term in zip(law.amplitudes, terms, strict=True):
@@ -312,7 +313,9 @@ def unified(gamma: float | None = None) -> Law:
     """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
     gamma = None if gamma is None else number("gamma", gamma, HELD)
 
-    def log_terms(p: dict[str, ndarray], n_eff: ndarray, D: ndarray, mu_rec: ndarray, T: ndarray) -> Terms:
+    def log_terms(
+        p: dict[str, np.ndarray], n_eff: np.ndarray, D: np.ndarray, mu_rec: np.ndarray, T: np.ndarray
+    ) -> Terms:
         rate = p["z"] * np.exp(-(p["gamma"] if gamma is None else gamma) * np.log(mu_rec))
         return [0, -p["x"] * np.log(n_eff), -p["y"] * np.log(D), -rate * T]
 

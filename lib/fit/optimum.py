@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
-from numpy import ndarray
 
 from lib.fit.laws import Law
 
@@ -25,7 +24,7 @@ STEP = 1e-30  # of complex differentiation, which loses no digits however small 
 ROOM = 2**16  # numbers of an array, so that a core's cache holds several
 
 
-def huber(residuals: ndarray, delta: float) -> ndarray:
+def huber(residuals: np.ndarray, delta: float) -> np.ndarray:
     """r^2 / 2 up to delta, a line from there on."""
     size = np.abs(residuals)
     inside = np.minimum(size, delta)
@@ -39,33 +38,35 @@ class Problem:
     """
 
     law: Law
-    inputs: list[ndarray]
-    log_loss: ndarray
-    weights: ndarray
-    low: ndarray
-    high: ndarray
+    inputs: list[np.ndarray]
+    log_loss: np.ndarray
+    weights: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
     delta: float
 
     @classmethod
-    def of(cls, law: Law, inputs: list[ndarray], loss: ndarray, delta: float, weights: ndarray | float = 1.0) -> Self:
+    def of(
+        cls, law: Law, inputs: list[np.ndarray], loss: np.ndarray, delta: float, weights: np.ndarray | float = 1.0
+    ) -> Self:
         """Of losses in nats [sets, n], inside the law's box."""
         low, high = (np.broadcast_to(end, (len(loss), len(end))) for end in law.box)
         return cls(law, inputs, np.log(loss), np.broadcast_to(weights, loss.shape), low, high, delta)
 
-    def take(self, sets: ndarray) -> Self:
+    def take(self, sets: np.ndarray) -> Self:
         """These sets [m], in this order; one may come more than once."""
-        names = ("log_loss", "weights", "low", "high")
-        return dataclasses.replace(self, **{name: getattr(self, name)[sets] for name in names})
+        return dataclasses.replace(
+            self, **{name: getattr(self, name)[sets] for name in ("log_loss", "weights", "low", "high")}
+        )
 
-    def log_terms(self, shapes: ndarray) -> ndarray:
+    def log_terms(self, shapes: np.ndarray) -> np.ndarray:
         """g [m, k, n] of shapes [m, q]."""
         found = np.empty((len(shapes), len(self.law.amplitudes), self.log_loss.shape[-1]))
-        p = self._named(shapes)
-        for j, term in enumerate(self.law.log_terms(p, *self.inputs)):
+        for j, term in enumerate(self.law.log_terms(self._named(shapes), *self.inputs)):
             found[:, j] = term
         return found
 
-    def slopes(self, shapes: ndarray) -> ndarray:
+    def slopes(self, shapes: np.ndarray) -> np.ndarray:
         """d g / d shape [m, q, k, n] of shapes [m, q]."""
         found = np.empty((*shapes.shape, len(self.law.amplitudes), self.log_loss.shape[-1]))
         p = self._named(shapes)
@@ -74,21 +75,21 @@ class Problem:
                 found[:, i, j] = np.asarray(term).imag / STEP
         return found
 
-    def _named(self, shapes: ndarray) -> dict[str, ndarray]:
+    def _named(self, shapes: np.ndarray) -> dict[str, np.ndarray]:
         return {name: shapes[:, i, None] for i, name in enumerate(self.law.shapes)}
 
-    def residuals(self, theta: ndarray) -> ndarray:
+    def residuals(self, theta: np.ndarray) -> np.ndarray:
         """log L_fit - log L [sets, n], a log-sum-exp of the terms."""
         k = len(self.law.amplitudes)
         g = theta[:, :k, None] + self.log_terms(theta[:, k:])
         top = g.max(1)
         return top + np.log(np.exp(g - top[:, None]).sum(1)) - self.log_loss
 
-    def value(self, residuals: ndarray) -> ndarray:
+    def value(self, residuals: np.ndarray) -> np.ndarray:
         """The objective [sets]."""
         return np.einsum("mn,mn->m", huber(residuals, self.delta), self.weights)
 
-    def derivatives(self, theta: ndarray) -> tuple[ndarray, ndarray, ndarray]:
+    def derivatives(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Gradient [sets, p], Hessian [sets, p, p] and Jacobian [sets, p, n] of the residuals. The Hessian leaves out
         the second derivatives of g, which vanish for shapes that enter linearly and are small at the optimum."""
         k = len(self.law.amplitudes)
@@ -114,7 +115,7 @@ class Problem:
         return np.einsum("mpn,mn->mp", J, psi), hessian, J
 
 
-def starts(problem: Problem, best: int = STARTS) -> tuple[ndarray, ndarray]:
+def starts(problem: Problem, best: int = STARTS) -> tuple[np.ndarray, np.ndarray]:
     """theta [m, p] of the best cells of the grid of shapes, with amplitudes by linear least squares on relative
     residuals, and which set each is for [m]: ``best`` of all, and, where more than one is asked for, the best for each
     value of each shape, since the best of all may lie in one valley."""
@@ -132,7 +133,7 @@ def starts(problem: Problem, best: int = STARTS) -> tuple[ndarray, ndarray]:
     return theta[np.concatenate(chosen), of], of
 
 
-def _promising(order: ndarray, shapes: ndarray, best: int) -> list[int]:
+def _promising(order: np.ndarray, shapes: np.ndarray, best: int) -> list[int]:
     """Cells, of all in the order of their values."""
     chosen = list(order[:best])
     if best > 1:
@@ -141,7 +142,7 @@ def _promising(order: ndarray, shapes: ndarray, best: int) -> list[int]:
     return list(dict.fromkeys(chosen))
 
 
-def _in_cells(problem: Problem, shapes: ndarray) -> tuple[ndarray, ndarray]:
+def _in_cells(problem: Problem, shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """theta [cells, sets, p] with the shapes of each cell [cells, q], and about its objective [cells, sets]."""
     relative = np.exp(-problem.log_loss)
     g = problem.log_terms(shapes)  # [cells, k, n]
@@ -161,7 +162,7 @@ def _in_cells(problem: Problem, shapes: ndarray) -> tuple[ndarray, ndarray]:
     return theta, np.einsum("csn,sn->cs", huber(predicted * relative - 1, problem.delta), problem.weights)
 
 
-def minimum(problem: Problem, theta: ndarray, of: ndarray) -> ndarray:
+def minimum(problem: Problem, theta: np.ndarray, of: np.ndarray) -> np.ndarray:
     """The best [sets, p] of Newton's method from these starts [m, p] on the sets ``of`` [m]: of many, those that a few
     steps leave ahead are followed to the end."""
     if np.bincount(of).max() > STARTS:
@@ -172,14 +173,14 @@ def minimum(problem: Problem, theta: ndarray, of: ndarray) -> ndarray:
     return theta[_least(value, of, 1)]
 
 
-def _least(value: ndarray, of: ndarray, most: int) -> ndarray:
+def _least(value: np.ndarray, of: np.ndarray, most: int) -> np.ndarray:
     """Where the least values of each set stand, at most so many."""
     order = np.lexsort((value, of))
     of = of[order]
     return order[np.arange(len(of)) - np.searchsorted(of, of) < most]
 
 
-def newton(problem: Problem, theta: ndarray, trials: int = TRIALS) -> tuple[ndarray, ndarray]:
+def newton(problem: Problem, theta: np.ndarray, trials: int = TRIALS) -> tuple[np.ndarray, np.ndarray]:
     """Damped Newton inside the box, theta [sets, p] and value [sets]. A trial that is no better is tried again with
     more damping, and the last, which nothing can be told of, is taken as it is."""
     theta, value = theta.copy(), problem.value(problem.residuals(theta))
@@ -199,7 +200,7 @@ def newton(problem: Problem, theta: ndarray, trials: int = TRIALS) -> tuple[ndar
     return theta, value
 
 
-def _step(problem: Problem, theta: ndarray, value: ndarray, damping: ndarray) -> tuple[ndarray, ndarray]:
+def _step(problem: Problem, theta: np.ndarray, value: np.ndarray, damping: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where a step leads that is damped in units of the curvature that each point would have inside delta, and whether
     it is the last [sets]: it promises less than the objective can show. Parameters that push against their bound rest.
     """
@@ -217,7 +218,7 @@ def _step(problem: Problem, theta: ndarray, value: ndarray, damping: ndarray) ->
     return np.clip(theta - move, problem.low, problem.high), last
 
 
-def blocks(rows: ndarray, numbers: int) -> Iterator[ndarray]:
+def blocks(rows: np.ndarray, numbers: int) -> Iterator[np.ndarray]:
     """Rows of so many numbers each in blocks of at most ROOM numbers, or of one row."""
     some = max(1, ROOM // numbers)
     for begin in range(0, len(rows), some):

@@ -80,8 +80,9 @@ def attention(module: Any, x: Tensor, angles: Tensor, values: Tensor | None) -> 
     if not (_is_known(module) and serve(x)):
         return NotImplemented
     qkv = module.qkv(x).unflatten(-1, (3 * module.heads, -1))
-    more = module.gated(x, values)
-    return functions.Attention.apply(qkv, more, angles[: x.shape[1]], *_how(module))  # type: ignore[no-untyped-call]
+    return functions.Attention.apply(  # type: ignore[no-untyped-call]
+        qkv, module.gated(x, values), angles[: x.shape[1]], *_how(module)
+    )
 
 
 def attention_to_choices(layout: Any, module: Any, x: Tensor, values: Tensor | None) -> Any:

@@ -113,8 +113,11 @@ class Concat(Injection):
         super().__init__(cfg)
         self.weight = nn.Parameter(torch.zeros(cfg.width, 2 * cfg.width))
         self.bias = nn.Parameter(torch.zeros(cfg.width)) if cfg.injection_bias else None
-        initially = ",\ninitially W = [I | 0]" * (cfg.injection == "concat-identity")
-        self.formula = "W [e ; h]" + " + b" * cfg.injection_bias + initially
+        self.formula = (
+            "W [e ; h]"
+            + " + b" * cfg.injection_bias
+            + ",\ninitially W = [I | 0]" * (cfg.injection == "concat-identity")
+        )
 
     def prepare(self, e: Tensor) -> Prepared:
         W_e = linear(e, self.driving())

@@ -114,8 +114,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, window: int | None = None) -> Ten
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool = False) -> Tensor:
     """Torch's attention of q [B, H, Q, D] over k and v [B, KV, K, D]."""
-    grouped = q.shape[1] != k.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, enable_gqa=grouped)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=is_causal, enable_gqa=q.shape[1] != k.shape[1]
+    )
 
 
 def sees(queries: Tensor, keys: Tensor, window: int | None) -> Tensor:

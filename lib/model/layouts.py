@@ -324,8 +324,9 @@ def _parts_of_llama(about: About) -> dict[str, Any]:
     not fill the width."""
     heads = about["num_attention_heads"]
     rope: About = {"rope_theta": about.get("rope_theta") or 10_000}
-    here = dict(attention_bias=False, mlp_bias=False, hidden_act="silu", head_dim=about["hidden_size"] / heads)
-    read_only(about, here)
+    read_only(
+        about, dict(attention_bias=False, mlp_bias=False, hidden_act="silu", head_dim=about["hidden_size"] / heads)
+    )
     for field in ("rope_scaling", "rope_parameters"):  # as it was called, and as transformers 5 calls it
         stated = section(about, field)
         read_only({field: stated.get("rope_type") or stated.get("type")}, {field: "default"})

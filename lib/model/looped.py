@@ -30,7 +30,6 @@ from lib.config import ModelConfig, TrainConfig
 from lib.model import depth, layouts, parameterisation, weights
 from lib.model import injection as injections
 from lib.model.head import HeadLoss, LossesAndGradient, cross_entropies, fused, losses_and_gradient, softcap
-from lib.model.injection import Prepared, per_token
 from lib.model.layers import Attention, Block, linear, norm, rope_angles
 from lib.model.routing import LayerUse, router_loss
 
@@ -89,8 +88,9 @@ class LoopedLM(nn.Module):
         self.head = None if cfg.tied else nn.Linear(cfg.width, cfg.vocab_size, bias=False)
         self.head_loss: LossesAndGradient = losses_and_gradient
         self.register_buffer("angles", rope_angles(cfg.context, cfg.head_dim, cfg.rope_base), persistent=False)
-        if seed is not None:
-            self._init_weights(seed)
+        if seed is not None:  # by the table of lib/model/parameterisation.py; a draw depends on the seed and the name
+            for name, weight in self.named_parameters():
+                parameterisation.init(cfg, name, weight.shape).apply(weight, seeds.torch_stream("init " + name, seed))
 
     @property
     def blocks(self) -> list[Block]:
@@ -255,7 +255,7 @@ class LoopedLM(nn.Module):
     def step(
         self,
         h: Tensor,
-        prepared: Prepared,
+        prepared: injections.Prepared,
         values: dict[int, Tensor],
         t: int | Tensor,
         attend: LayerAttend | None = None,
@@ -369,16 +369,13 @@ class LoopedLM(nn.Module):
         self.rows_vary = self.cfg.depth != "fixed" and self.cfg.depth_per == "sequence"
         return self
 
-    @torch.no_grad()
-    def _init_weights(self, seed: int) -> None:
-        """By the table of lib/model/parameterisation.py; each tensor's draw depends on the seed and its name."""
-        for name, weight in self.named_parameters():
-            parameterisation.init(self.cfg, name, weight.shape).apply(weight, seeds.torch_stream("init " + name, seed))
-
     def save(self, path: Path) -> None:
         """safetensors with the config, and the precision that the model computes in, in the metadata."""
-        metadata = {"config": self.cfg.model_dump_json(), "format": "looped-lm", "precision": self.precision}
-        safetensors.torch.save_file(self.state_dict(), path, metadata=metadata)
+        safetensors.torch.save_file(
+            self.state_dict(),
+            path,
+            metadata={"config": self.cfg.model_dump_json(), "format": "looped-lm", "precision": self.precision},
+        )
 
 
 def _table(cfg: ModelConfig) -> nn.Embedding:
@@ -387,12 +384,16 @@ def _table(cfg: ModelConfig) -> nn.Embedding:
 
 
 def _of_the_first(
-    rows: int, h: Tensor, prepared: Prepared, values: dict[int, Tensor]
-) -> tuple[Tensor, Prepared, dict[int, Tensor]]:
+    rows: int, h: Tensor, prepared: injections.Prepared, values: dict[int, Tensor]
+) -> tuple[Tensor, injections.Prepared, dict[int, Tensor]]:
     """What ``step`` takes, of the first rows alone."""
     if rows == len(h):
         return h, prepared, values
-    return h[:rows], per_token(lambda x: x[:rows], prepared), {layer: v[:rows] for layer, v in values.items()}
+    return (
+        h[:rows],
+        injections.per_token(lambda x: x[:rows], prepared),
+        {layer: v[:rows] for layer, v in values.items()},
+    )
 
 
 def _in_place_of_the_first(x: Tensor, first: Tensor) -> Tensor:

@@ -57,8 +57,14 @@ HYPERP_TOKENS = {
 #: and an untied head are (001; the router ours)
 BLOCK_MATRICES = ("matrix", "branch output")
 #: what some roles are made as, before any init
-MADE = {"norm": "ones", "bias": "zeros", "dynamics": "001's decay", "lanes": "plain loop", "B": "identity as made"}
-MADE |= {"own": "as made"}  # of an injection that names no role
+MADE = {
+    "norm": "ones",
+    "bias": "zeros",
+    "dynamics": "001's decay",
+    "lanes": "plain loop",
+    "B": "identity as made",
+    "own": "as made",  # of an injection that names no role
+}
 HIDDEN = ("matrix", "branch output", "router", "injection", "B", "readout")  # the roles whose input is of the width
 
 

@@ -41,8 +41,16 @@ RESTORE = f"restore its files in {', '.join(f'{table}.parquet' for table in TABL
 WEIGHTS, DIGITS = "weights", 16  # the folder of kept weights, and how much of a digest is in their names
 
 NESTED = "/"  # between the names of a measured number
-KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text", types.NoneType: "none"}
-KINDS |= {dict: "no names", list: "no items"}  # which are empty
+KINDS: dict[type, str] = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "text",
+    types.NoneType: "none",
+    # which are empty
+    dict: "no names",
+    list: "no items",
+}
 
 
 class Measured(NamedTuple):
@@ -296,8 +304,7 @@ def write(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured])
     contents = {table: _bytes(rows[table], schema(table, followed)) for table in TABLES}
     name = _name(contents)
     for table in TABLES:
-        with files.replacing(path_of(folder, table, name)) as draft:
-            draft.write_bytes(contents[table])
+        files.write(path_of(folder, table, name), contents[table])
     return name
 
 
@@ -364,8 +371,13 @@ def reduced(metrics: Mapping[str, list[Any]], points: int = POINTS) -> dict[str,
 
 
 def _measured_rows(one: Measured) -> list[dict[str, Any]]:
-    own = {"measurement": one.function, "key": one.key, "run": run_of(one.case), "case": json.dumps(one.case)}
-    own |= _prefixed(MADE, {name: one.provenance.get(name) for name in WHO})
+    own = {
+        "measurement": one.function,
+        "key": one.key,
+        "run": run_of(one.case),
+        "case": json.dumps(one.case),
+        **_prefixed(MADE, {name: one.provenance.get(name) for name in WHO}),
+    }
     return [own | number._asdict() for number in flat(one.measured)]
 
 

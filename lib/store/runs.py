@@ -165,8 +165,9 @@ def frame(results: list[RunResult]) -> "pd.DataFrame":
     import pandas as pd
 
     ends = [{"key": result.key, "status": result.status, **result.summary} for result in results]
-    configs = [result.config.model_dump() for result in results]
-    return pd.concat([pd.DataFrame(ends), pd.json_normalize(configs)], axis=1)
+    return pd.concat(
+        [pd.DataFrame(ends), pd.json_normalize([result.config.model_dump() for result in results])], axis=1
+    )
 
 
 def curves(results: list[RunResult], names: Sequence[str] = ()) -> "pd.DataFrame":

@@ -119,8 +119,7 @@ class Nodes:
                     show(i, 1.0)
                 for i in pending.values():
                     # what came after its last checkpoint is lost if its worker dies; a node may keep that to itself
-                    step = max(0, step_of(store.partial(configs[i].key)))
-                    show(i, step / configs[i].train.steps)
+                    show(i, max(0, step_of(store.partial(configs[i].key))) / configs[i].train.steps)
 
     def _begin(self, cfg: RunConfig, store: RunStore, sign: Path) -> Any:
         task = self.ray.remote(max_retries=RETRIES)(_train).options(

@@ -51,8 +51,14 @@ class OfRun(Config):
 
     @classmethod
     def of(cls, cfg: RunConfig, store: RunStore, flops: float, **fields: Any) -> Self:
-        records = tuple(str(folder) for folder in store.records)
-        return cls(run=cfg.key, cfg=cfg.planned, place=str(store.path), records=records, flops=flops, **fields)
+        return cls(
+            run=cfg.key,
+            cfg=cfg.planned,
+            place=str(store.path),
+            records=tuple(map(str, store.records)),
+            flops=flops,
+            **fields,
+        )
 
     @property
     def store(self) -> RunStore:

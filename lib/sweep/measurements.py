@@ -89,8 +89,9 @@ class Asked:
 
     def _check(self, kept: records.Measured) -> None:
         """Raises ValueError where the case that was kept, before it had some of its fields perhaps, is not this one."""
-        own = type(self.case).model_fields.items()
-        fields = {name: getattr(self.case, name) for name, field in own if field.exclude}
+        fields = {
+            name: getattr(self.case, name) for name, field in type(self.case).model_fields.items() if field.exclude
+        }
         fields |= {name: tuple(x) if isinstance(x, list) else x for name, x in kept.case.items()}
         if key(type(self.case)(**fields)) != self.key:
             raise ValueError("its case is not that of its key")
@@ -123,11 +124,6 @@ def name(function: Function[C]) -> str:
     if declared is None:
         raise InputError(f"function: {function.__qualname__} has no name to be kept under, declare one with named")
     return declared
-
-
-def has(function: Function[C], case: C, store: RunStore) -> bool:
-    """Whether it has been measured."""
-    return Asked(function, case).found(store) is not None
 
 
 def kept_under(name: str, key: str, store: RunStore, check_case: records.Check = bool) -> records.Measured | None:

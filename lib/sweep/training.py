@@ -226,15 +226,14 @@ def _do(store: RunStore, until: float, job: Job, progress: Progress) -> str:
             look_at_the_clock()
             progress(run_flops(job.cfg) * step / job.cfg.train.steps / job.flops)
 
-    diverged = False
+    status = "finished"
     try:
         look_at_the_clock()
         if job.cfg:
-            run = train(job.cfg, store, checkpoint_seconds=CHECKPOINT_SECONDS, progress=after_step)
-            diverged = run.status == "diverged"
+            status = train(job.cfg, store, checkpoint_seconds=CHECKPOINT_SECONDS, progress=after_step).status
         for one in job.asked:
             look_at_the_clock()
-            if not (diverged and one.of_finished):
+            if status == "finished" or not one.of_finished:
                 one.measure(store)
     except TimeIsUp:
         return STOPPED

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from lib.base.errors import InputError
 from lib.decode import continuations
-from lib.decode.continuations import Question
 from lib.model.looped import LoopedLM
 from lib.tasks.suites import Example, Task, chosen, prompt
 from lib.text.tokenizer import Tokenizer
@@ -120,11 +119,11 @@ def _encode(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> list[tupl
 
 def laid_out(
     pairs: list[tuple[list[int], list[int]]], bos: int, context: int
-) -> tuple[list[Question], list[list[tuple[int, int]]]]:
+) -> tuple[list[continuations.Question], list[list[tuple[int, int]]]]:
     """(questions, places): neighbours with the same context become one question, and ``places`` has, for each pair, the
     (question, choice)s that it became. A text without a context becomes several questions, windows as long as the
     model's context, in which each token is predicted once and from as many tokens as fit."""
-    questions: list[Question] = []
+    questions: list[continuations.Question] = []
     places: list[list[tuple[int, int]]] = []
     for head, tail in pairs:
         prefix = [bos, *head]
@@ -132,12 +131,14 @@ def laid_out(
             whole, ends = prefix + tail, [*range(context, len(tail), context), len(tail)]
             places.append([(len(questions) + i, 0) for i in range(len(ends))])
             for begin, end in zip([0, *ends], ends, strict=False):
-                questions.append(Question(whole[max(0, end - context) : begin + 1], [whole[begin + 1 : end + 1]]))
+                questions.append(
+                    continuations.Question(whole[max(0, end - context) : begin + 1], [whole[begin + 1 : end + 1]])
+                )
         elif questions and questions[-1].prefix == prefix:
             questions[-1].choices.append(tail)
             places.append([(len(questions) - 1, len(questions[-1].choices) - 1)])
         else:
-            questions.append(Question(prefix, [tail]))
+            questions.append(continuations.Question(prefix, [tail]))
             places.append([(len(questions) - 1, 0)])
     return questions, places
 

@@ -23,7 +23,6 @@ from torch import Tensor
 
 import lib
 from lib.base import distributed, files, processes
-from lib.base.distributed import Ranks
 from lib.base.errors import InputError
 from lib.base.machine import provenance
 from lib.config import RunConfig
@@ -72,14 +71,14 @@ def train(
             return _Training(cfg, store, together).run(checkpoint_seconds, progress or (lambda step, loss: None))
 
 
-def _finished(cfg: RunConfig, store: RunStore, together: Ranks) -> RunResult | None:
+def _finished(cfg: RunConfig, store: RunStore, together: distributed.Ranks) -> RunResult | None:
     """The run, where the first of these processes finds it finished."""
     found = store.find(cfg) if together.first else None
     return (found or store.get(cfg)) if together.first_says(found is not None) else None
 
 
 @contextlib.contextmanager
-def _locked(key: str, store: RunStore, together: Ranks) -> Iterator[None]:
+def _locked(key: str, store: RunStore, together: distributed.Ranks) -> Iterator[None]:
     """Holds the run's lock. Of several processes the first holds it for all; while it waits for the lock it tells the
     others so again and again, since they give up after WAITS without a word."""
     while True:
@@ -109,7 +108,7 @@ def load_data(
 class _Training:
     """The state of one run between steps: model, optimiser, metrics so far, and the next step."""
 
-    def __init__(self, cfg: RunConfig, store: RunStore, together: Ranks):
+    def __init__(self, cfg: RunConfig, store: RunStore, together: distributed.Ranks):
         self.cfg, self.store, self.partial = cfg, store, store.partial(cfg.key)
         self.ranks, self.device = together, together.device
         self.tokens, self.rows, self.validation = load_data(cfg, store)
@@ -168,7 +167,8 @@ class _Training:
         for start in range(begin, end_of_step, size):
             rows = self.ranks.rows(start, start + size)
             batch = torch.as_tensor(self.rows.batch(rows.start, rows.stop)).to(self.device)
-            with distributed.accumulating(self.loss, last=start + size == end_of_step):
+            last = start + size == end_of_step  # after it alone processes exchange gradients
+            with contextlib.nullcontext() if last or self.ranks.size == 1 else self.loss.no_sync():
                 loss, end = self.loss(batch[:, :-1], batch[:, 1:], loops, Draw(cfg.seed, self.step, rows), self.ranks)
                 (loss * (size / cfg.batch)).backward()
             passes.append({"loss": end.cross_entropy.item(), **state_metrics(end)})
@@ -232,10 +232,10 @@ class _Training:
             "seconds": self.seconds,
         }
         result = RunResult(self.cfg, status, summary, metrics, self._provenance())
-        with self.ranks.first_before_the_others():
-            if self.ranks.first:
-                return self.store.finish(result, self.model.save)
-            return dataclasses.replace(result, path=self.store.path / self.cfg.key)
+        if self.ranks.first:
+            self.store.finish(result, self.model.save)
+        self.ranks.first_says(0)  # for which the others wait
+        return dataclasses.replace(result, path=self.store.path / self.cfg.key)
 
     def _provenance(self) -> dict[str, Any]:
         dtype = self.model.compute_dtype

@@ -222,14 +222,10 @@ def told(said: dict[str, Any] | None) -> str:
 
 def main(profile: str, minutes: str, seed: str, jobs: int) -> None:
     """``audit`` for the Makefile: a line a run; it fails where one does not agree."""
-
-    def run() -> None:
-        compared = audit(profile, float(minutes or 10), int(seed or 0), jobs)
-        for one in compared:
-            agrees = "the same to the last digit" if one.same_class else "agrees, on a machine of another class"
-            print(f"run {one.key}  {one.complaint or agrees}")
-        wrong = sum(bool(one.complaint) for one in compared)
-        print(f"audit      {len(compared) - wrong} of {len(compared)} runs agree with their records")
-        raise SystemExit(bool(wrong))
-
-    in_one_line(run)
+    compared = in_one_line(audit, profile, float(minutes or 10), int(seed or 0), jobs)
+    for one in compared:
+        agrees = "the same to the last digit" if one.same_class else "agrees, on a machine of another class"
+        print(f"run {one.key}  {one.complaint or agrees}")
+    wrong = sum(bool(one.complaint) for one in compared)
+    print(f"audit      {len(compared) - wrong} of {len(compared)} runs agree with their records")
+    raise SystemExit(bool(wrong))

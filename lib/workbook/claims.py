@@ -308,8 +308,9 @@ def report(
             )
     if (resamples.keys() != measured.keys()) if claim.replicates == "resamples" else resamples:
         raise InputError(f"claim {claim.id}: draws: its replicates are {claim.replicates}, give draws for resamples")
-    found = intervals(claim, measured, resamples)
-    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance, part)
+    return _write(
+        claim, measured, intervals(claim, measured, resamples), seeds, profile, folder, unit, note, provenance, part
+    )
 
 
 def report_published(

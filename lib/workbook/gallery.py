@@ -36,12 +36,13 @@ def write(outputs: Path) -> None:
             raise InputError(f"{figure}: is not there, draw it or remove its copy from docs/gallery/")
     for name in plans.names("desk"):
         text = nbformat.writes(shown(nbformat.read(executed / f"{name}.ipynb", as_version=4)))
-        _put(NOTEBOOKS / f"{name}.ipynb", text.replace(f"{places.ROOT}/", "").encode())  # which tracebacks would tell
+        # tracebacks would tell where the workbook is
+        files.write(NOTEBOOKS / f"{name}.ipynb", text.replace(f"{places.ROOT}/", "").encode())
     for path, figure in pictures.items():
         with Image.open(figure) as image:
             stamp = PngInfo()
             stamp.add_text("Description", image.info["Description"])
-            _put(path, _with_palette(image.convert("RGB"), pnginfo=stamp))
+            files.write(path, _with_palette(image.convert("RGB"), pnginfo=stamp))
 
 
 def shown(notebook: Any) -> Any:
@@ -70,11 +71,6 @@ def _with_palette(image: Image.Image, **stamp: PngInfo) -> bytes:
     """As a PNG of ``COLOURS`` colours."""
     image.quantize(COLOURS, dither=Image.Dither.NONE).save(content := io.BytesIO(), "PNG", optimize=True, **stamp)
     return content.getvalue()
-
-
-def _put(path: Path, content: bytes) -> None:
-    with files.replacing(path) as draft:
-        draft.write_bytes(content)
 
 
 def main() -> None:

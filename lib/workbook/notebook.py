@@ -35,7 +35,6 @@ from lib.sweep.measurements import Asked, C
 from lib.tasks.evaluations import Evaluation
 from lib.workbook import claims, parameters, places, plans, verdicts
 from lib.workbook.parameters import Filled
-from lib.workbook.plans import Plan
 
 FORMULA = re.compile(r"[=+@\t\r-](?![\d.]+(e[+-]?\d+)?$)")
 P = TypeVar("P", bound=Parameters)
@@ -52,7 +51,7 @@ class Notebook(Generic[P]):
     parameters: P
     outputs: Path
     #: what it asks for, as far as its cells have said
-    planned: Plan = dataclasses.field(default_factory=Plan)
+    planned: plans.Plan = dataclasses.field(default_factory=plans.Plan)
     #: number of a cell -> what it has said
     said: dict[int, list[str]] = dataclasses.field(default_factory=dict)
     #: how much of its plan is there, where it draws a part alone, and the values of the parameters that were cut to it
@@ -88,8 +87,7 @@ class Notebook(Generic[P]):
         self.planned.labels = configs
         self.planned.runs[:] = {cfg.key: cfg.planned for cfg in configs.values()}.values()
         with self._noting() as noted:
-            noted["runs"] = {cfg.key: cfg.model_dump(mode="json") for cfg in self.planned.runs}
-            noted["part"] = self.part
+            noted |= {"runs": {cfg.key: cfg.model_dump(mode="json") for cfg in self.planned.runs}, "part": self.part}
         rows = []
         for group in dict.fromkeys(label[0] for label in configs):
             runs = list({cfg.key: cfg for label, cfg in configs.items() if label[0] == group}.values())
@@ -211,7 +209,8 @@ class Notebook(Generic[P]):
     def _saved(self, figure: Figure, name: str, heading: str, n: str, drawn_from: str = "") -> Image:
         """The picture of a figure that has been written."""
         runs = self.planned.runs
-        of_plan = f"{len(runs):,} runs, {_times(len({cfg.train.seed for cfg in runs}), 'seed')}" if runs else ""
+        seeds = len({cfg.train.seed for cfg in runs})
+        of_plan = f"{len(runs):,} runs, {seeds} seed{'s' * (seeds != 1)}" if runs else ""
         stamp = {**self._stamp, "heading": heading, "n": n or of_plan}
         png = style.save(figure, self.outputs / "figures" / self.profile / name, stamp, self.printed(drawn_from))
         return _shown(figure, png.read_bytes())
@@ -235,8 +234,7 @@ class Notebook(Generic[P]):
         """Writes a data frame as CSV with its provenance in a JSON beside it, for the report; returns the frame."""
         path = self.outputs / "tables" / self.profile / f"{name}.csv"
         with files.replacing_together(path, path.with_suffix(".json")) as (draft, note):
-            harmless = table.map(_harmless).rename(index=_harmless, columns=_harmless)
-            harmless.to_csv(draft, float_format=f"%.{digits}g")
+            table.map(_harmless).rename(index=_harmless, columns=_harmless).to_csv(draft, float_format=f"%.{digits}g")
             note.write_text(json.dumps(self._stamp, indent=1) + "\n", encoding="utf-8")
         return table
 
@@ -260,7 +258,7 @@ class Notebook(Generic[P]):
                 {
                     "measurements of": group,
                     "runs": len(some),
-                    "missing": sum(not measurements.has(function, case, store) for case in some),
+                    "missing": sum(Asked(function, case).found(store) is None for case in some),
                     "parameters": _range([count(case.model).n_params for case in some]),
                     "FLOPs": sum(case.flops for case in some),
                 }
@@ -272,8 +270,8 @@ class Notebook(Generic[P]):
         self.will_measure(function, cases)
         store = self.store
         if isinstance(self.parameters, Computing) and not self.parameters.train:
-            missing = [measurements.key(case) for case in cases if not measurements.has(function, case, store)]
-            self._need(missing, "measurements")
+            asked = [Asked(function, case) for case in cases]
+            self._need([one.key for one in asked if one.found(store) is None], "measurements")
         results = measurements.measure(function, cases, store, *self._limits())
         self._say("\n".join([f"{len(cases)} measurements", *store.problems]))
         return results
@@ -311,10 +309,6 @@ def _harmless(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
-def _times(n: int, what: str) -> str:
-    return f"{n} {what}{'s' * (n != 1)}"
-
-
 def _shown(figure: Figure, png: bytes) -> Image:
     """A figure as a notebook shows it. It is closed, or the end of the cell would show it once more."""
     pyplot.close(figure)
@@ -347,10 +341,9 @@ def start(kind: type[P], namespace: dict[str, Any]) -> Notebook[P]:
     if isinstance(checked, Computing) and not checked.train:
         whole = checked.model_dump()
         checked, note = plans.there(checked)
-        drawn = checked.model_dump()
-        cut_from = {name: value for name, value in whole.items() if drawn[name] != value}
+        cut_from = parameters.changed(whole, checked.model_dump())
         if cut_from:
-            print(f"{note} is there, drawn with", ", ".join(f"{name} {drawn[name]}" for name in cut_from))
+            print(f"{note} is there, drawn with", ", ".join(f"{name} {getattr(checked, name)}" for name in cut_from))
     filled = Filled.into(namespace, checked.model_dump())
     if not somebody_is_there():  # each state of a bar is a line of a log
         os.environ.setdefault("TQDM_MININTERVAL", "10")

@@ -75,8 +75,7 @@ def page(executed: Path, path: Path) -> None:
         # notebooks that it links to have pages beside it
         body=Markup(re.sub(r'href="(\w+)\.ipynb"', r'href="\1.html"', _without_root(body))),
     )
-    with files.replacing(path) as draft:
-        draft.write_text(text, encoding="utf-8")
+    files.write(path, text.encode())
     stale.note(mark, sources, [path])
 
 

@@ -20,10 +20,8 @@ from lib.flops import run_flops
 from lib.store import records
 from lib.store.runs import RunStore
 from lib.sweep import measurements
-from lib.sweep.measurements import Asked
 from lib.sweep.training import STOPPED, Job, train_until
 from lib.workbook import places, plans
-from lib.workbook.places import ROOT
 
 # ---- the order -------------------------------------------------------------------------------------------------------
 
@@ -72,7 +70,7 @@ def make(
     minutes: float | None,
     jobs: int,
     shard: tuple[int, int] = (1, 1),
-    outputs: Path = ROOT / "outputs",
+    outputs: Path = places.ROOT / "outputs",
 ) -> int:
     """Trains what these notebooks plan and neither the store nor a record has, makes their measurements, for so many
     minutes (all of it when None), then packs what is finished. Returns an exit status: 0, also where the limit stopped
@@ -155,7 +153,7 @@ def _of_others(names: Iterable[str], profile: str, outputs: Path) -> dict[str, p
     return found
 
 
-def _asked(every: Mapping[str, plans.Plan], names: Sequence[str], keys: set[str]) -> list[Asked]:
+def _asked(every: Mapping[str, plans.Plan], names: Sequence[str], keys: set[str]) -> list[measurements.Asked]:
     """What any notebook measures on the runs of these keys, and what the named ones measure without a run; once."""
     return list(
         {
@@ -173,14 +171,16 @@ def _is_ours(job: Job, shard: tuple[int, int], store: RunStore) -> bool:
     return here or int(job.key, 16) % shard[1] == shard[0] - 1
 
 
-def _missing(asked: Sequence[Asked], configs: Sequence[RunConfig], store: RunStore) -> list[Asked]:
+def _missing(
+    asked: Sequence[measurements.Asked], configs: Sequence[RunConfig], store: RunStore
+) -> list[measurements.Asked]:
     """What has yet to be measured."""
     ended = [found for cfg in configs if (found := store.find(cfg)) is not None]
     diverged = {run.key for run in ended if run.status != "finished"}
     return [one for one in asked if not (one.of_finished and one.run in diverged) and one.found(store) is None]
 
 
-def _jobs(configs: Sequence[RunConfig], asked: Sequence[Asked], store: RunStore) -> list[Job]:
+def _jobs(configs: Sequence[RunConfig], asked: Sequence[measurements.Asked], store: RunStore) -> list[Job]:
     """What is to be done, in order: measurements that need no run, then runs, each with what is measured on it. A
     record has no weights to measure with: where something is missing, its run is trained once more."""
     of_run = collections.defaultdict(list)
@@ -193,7 +193,7 @@ def _jobs(configs: Sequence[RunConfig], asked: Sequence[Asked], store: RunStore)
 
 def pack(
     configs: Sequence[RunConfig],
-    asked: Sequence[Asked],
+    asked: Sequence[measurements.Asked],
     planned: Sequence[Mapping[str, Iterable[str]]],
     store: RunStore,
     folder: Path,
@@ -212,9 +212,7 @@ def pack(
 def main(names: Sequence[str], profile: str, minutes: str, jobs: int, shard: str) -> None:
     """``make`` for the Makefile: complaints are one line, and an interrupt is none."""
     i, n = map(int, (shard or "1/1").split("/"))
-
-    def run() -> None:
-        raise SystemExit(make(names, profile, float(minutes) if minutes else None, jobs, (i, n)))
-
     stopped = "interrupted: what was begun goes on from its checkpoints, and what is finished is packed, another time"
-    in_one_line(run, stopped=stopped)
+    raise SystemExit(
+        in_one_line(make, names, profile, float(minutes) if minutes else None, jobs, (i, n), stopped=stopped)
+    )

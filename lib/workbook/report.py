@@ -31,7 +31,6 @@ from lib.config import RunConfig
 from lib.flops import run_flops
 from lib.store.runs import RunStore
 from lib.workbook import audit, claims, documents, pages, parameters, places, plans, verdicts
-from lib.workbook.claims import PUBLISHED, Claim
 from lib.workbook.plans import read_plan
 
 PAPERS = {
@@ -54,7 +53,7 @@ RATE = 2.5e10  # FLOP/s of a core: desk's 6.3e15 FLOPs took 70 core-hours
 class Row:
     """A claim at a profile. ``finding`` is None where nothing was measured."""
 
-    claim: Claim
+    claim: claims.Claim
     profile: str
     finding: claims.Finding | None = None
 
@@ -75,12 +74,12 @@ class Row:
     @property
     def notebook(self) -> str:
         """Which measures it there; empty where none does."""
-        return self.claim.published if self.profile == PUBLISHED else self.claim.notebook or ""
+        return self.claim.published if self.profile == claims.PUBLISHED else self.claim.notebook or ""
 
     @property
     def figure(self) -> str:
         """The figure of the notebook that shows the claim, empty where none does."""
-        return self.claim.published_figure if self.profile == PUBLISHED else self.claim.figure
+        return self.claim.published_figure if self.profile == claims.PUBLISHED else self.claim.figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,22 +125,22 @@ class Outputs:
     folder: Path
     problems: list[str] = dataclasses.field(default_factory=list)
 
-    def rows(self, ledger: dict[str, Claim], profile: str) -> list[Row]:
+    def rows(self, ledger: dict[str, claims.Claim], profile: str) -> list[Row]:
         """A row for every claim at this profile, and for those at other profiles, or on published runs, that have a
         finding. smoke judges nothing, and is shown only when it is asked for."""
         found = {}
-        for other in [name for name in (*PROFILES, PUBLISHED) if name == profile or name != "smoke"]:
+        for other in [name for name in (*PROFILES, claims.PUBLISHED) if name == profile or name != "smoke"]:
             for path in sorted((self.folder / "claims" / other).glob("*.json")):
                 if path.stem not in ledger:
                     self.problems.append(f"{path}: is of no claim in params/claims.yaml, remove it or add the claim")
                     continue
                 row = Row(ledger[path.stem], other)
-                with self._reading(path, profile if other == PUBLISHED else other, row.notebook):
+                with self._reading(path, profile if other == claims.PUBLISHED else other, row.notebook):
                     found[path.stem, other] = dataclasses.replace(row, finding=claims.read(path))
         return [
             found.get((claim.id, other), Row(claim, other))
             for claim in sorted(ledger.values(), key=lambda claim: claim.paper)
-            for other in (*PROFILES, PUBLISHED)
+            for other in (*PROFILES, claims.PUBLISHED)
             if other == profile or (claim.id, other) in found
         ]
 
@@ -240,8 +239,8 @@ def build(outputs: Path, profile: str) -> list[str]:
         put(report / figure.path, figure.content)
     tables = found.items("tables", profile, papers)
     audited = found.audited(profile)
-    told = [(row.claim, row.finding) for row in rows if row.finding and row.profile in (profile, PUBLISHED)]
-    runs = {(at, name): found.runs(at, name) for at in failures if at != PUBLISHED for name in papers}
+    told = [(row.claim, row.finding) for row in rows if row.finding and row.profile in (profile, claims.PUBLISHED)]
+    runs = {(at, name): found.runs(at, name) for at in failures if at != claims.PUBLISHED for name in papers}
     made_by = [name for at, name in drawn if at == profile] + [table.stamp["notebook"] for table in tables]
     groups: dict[str, list[dict[str, Any]]] = {heading: [] for heading in [*PAPERS, BEYOND]}
     for name in dict.fromkeys([*papers, *failures[profile], *made_by]):
@@ -256,7 +255,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         groups.get(papers.get(name, ""), groups[BEYOND]).append(section)
     said = {
         "profile": profile,
-        "published": PUBLISHED,
+        "published": claims.PUBLISHED,
         "papers": PAPERS,
         "number": _number,
         "finite": math.isfinite,
@@ -295,14 +294,18 @@ def build(outputs: Path, profile: str) -> list[str]:
 def _findings(rows: Sequence[Row], profile: str) -> list[list[Row]]:
     """Of each claim that README tells, where it was judged; what tells most first, as there."""
     order = [claims.CONTRADICTED, claims.REPRODUCED, *verdicts.OUTCOMES]
-    judged = [row for row in rows if row.claim.short and row.finding and row.profile in (profile, PUBLISHED)]
-    judged.sort(key=lambda row: (order.index(row.outcome), row.profile != PUBLISHED))
+    judged = [row for row in rows if row.claim.short and row.finding and row.profile in (profile, claims.PUBLISHED)]
+    judged.sort(key=lambda row: (order.index(row.outcome), row.profile != claims.PUBLISHED))
     return [[row for row in judged if row.claim.id == id] for id in dict.fromkeys(row.claim.id for row in judged)]
 
 
 def _need(row: Row, runs: Mapping[tuple[str, str], Ran]) -> str:
     """What would settle a claim; empty where nothing is unresolved."""
-    if not row.finding or row.profile == PUBLISHED or row.finding.verdict not in (claims.UNRESOLVED, claims.DISPUTED):
+    if (
+        not row.finding
+        or row.profile == claims.PUBLISHED
+        or row.finding.verdict not in (claims.UNRESOLVED, claims.DISPUTED)
+    ):
         return ""
     seeds = row.finding.seeds if row.claim.replicates == "seeds" else []
     return claims.to_settle(row.claim, row.finding, runs.get((row.profile, row.notebook), Ran()).seconds(seeds) / 3600)
@@ -352,11 +355,10 @@ def in_yaml(stamp: Mapping[str, Any]) -> str:
 def put(path: Path, content: bytes) -> None:
     """Writes a file unless it is there and the same."""
     if not path.exists() or path.read_bytes() != content:
-        with files.replacing(path) as draft:
-            draft.write_bytes(content)
+        files.write(path, content)
 
 
-def rule(claim: Claim) -> str:
+def rule(claim: claims.Claim) -> str:
     """What decides, in a sentence (docs/verdicts.md)."""
     if claim.kind == "value":
         where = "whatever the size" if claim.scale_free else "at the paper's scale alone"

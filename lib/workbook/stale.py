@@ -65,8 +65,7 @@ def unchanged(mark: Path, sources: str, made: Iterable[Path]) -> bool:
 
 def note(mark: Path, sources: str, made: Iterable[Path]) -> None:
     """Marks what was made. ``sources`` are as they were before they were read: what has changed since is read again."""
-    with files.replacing(mark) as draft:
-        draft.write_text(checksum(made, sources), encoding="utf-8")
+    files.write(mark, checksum(made, sources).encode())
 
 
 # ---- notebooks -------------------------------------------------------------------------------------------------------
@@ -134,8 +133,7 @@ def imports(notebook: Path) -> set[str] | None:
 
 def others(imported: set[str] | None) -> set[str]:
     """The notebooks whose parameters a notebook can read: it imports their classes, which are called as they are."""
-    classes = [name.rpartition(".")[2] for name in imported or () if ".parameters." in name]
-    return {to_snake(name) for name in classes}
+    return {to_snake(name.rpartition(".")[2]) for name in imported or () if ".parameters." in name}
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------
@@ -159,8 +157,10 @@ def renew(outputs: Path, profile: str) -> list[str]:
 
 def _sources(outputs: Path) -> list[Path]:
     """A run's result has the checksums of its other files."""
-    own = [places.ROOT / "lib", places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.ROOT / "CITATION.cff"]
-    own += [places.ROOT / "docs" / "explanations.md"]
+    own = [
+        *(places.ROOT / "lib", places.ROOT / "CITATION.cff"),
+        *(places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.EXPLAINED),
+    ]
     made = [outputs / name for name in ("audits", "claims", "figures", "notebooks", "plans", "tables")]
     return own + made + sorted([*outputs.glob("runs/*/result.json"), *outputs.glob("records/*/*.parquet/*")])
 

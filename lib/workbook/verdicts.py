@@ -18,7 +18,6 @@ import lib
 from lib.base import files
 from lib.store.result import Column
 from lib.workbook import claims, places
-from lib.workbook.claims import Claim, Finding
 
 NAME = "verdicts.json"
 NOT_MEASURED = "not measured"
@@ -57,7 +56,7 @@ COLUMNS = [
 ]
 
 
-def _row(claim: Claim, finding: Finding) -> dict[str, Any]:
+def _row(claim: claims.Claim, finding: claims.Finding) -> dict[str, Any]:
     made = {name: finding.provenance.get(name) for name in ("notebook", "parameters", "commit", "device")}
     fields = vars(claim) | vars(finding) | made | {"claim": claim.id}
     if claim.kind != "value":
@@ -68,14 +67,11 @@ def _row(claim: Claim, finding: Finding) -> dict[str, Any]:
 def committed(records: Path) -> dict[str, Any]:
     """What ``write`` wrote and was copied beside a profile's records; nothing where there are no verdicts."""
     path = records / NAME
-    said: dict[str, Any] = (
-        json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"audit": None, "verdicts": []}
-    )
-    return said
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {"audit": None, "verdicts": []}
 
 
 def write(
-    outputs: Path, profile: str, found: list[tuple[Claim, Finding]], audited: dict[str, Any] | None = None
+    outputs: Path, profile: str, found: list[tuple[claims.Claim, claims.Finding]], audited: dict[str, Any] | None = None
 ) -> bool:
     """Writes them beside the report; ``found``: the findings of the profile and on the papers' own runs, by paper;
     ``audited``: what the last audit came to. Returns whether there are some: of a profile that is not judged nothing is
@@ -95,8 +91,7 @@ def write(
         "columns": {one.name: one.says for one in COLUMNS},
         "verdicts": json.loads(rows, parse_constant=lambda _: None),  # what is no finite number is null
     }
-    with files.replacing(path) as draft:
-        draft.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    files.write(path, (json.dumps(said, indent=1) + "\n").encode())
     return True
 
 
@@ -127,8 +122,9 @@ def counted(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def place(profile: str, replicates: str) -> str:
     """Where a claim was judged: what is counted is told apart from what is trained."""
-    counted = ", counted" * (replicates == "exact")
-    return "on published runs" if profile == claims.PUBLISHED else f"at {profile}{counted}"
+    return (
+        "on published runs" if profile == claims.PUBLISHED else f"at {profile}" + ", counted" * (replicates == "exact")
+    )
 
 
 def main(profile: str, notebooks: Collection[str], outputs: Path = places.ROOT / "outputs") -> None:

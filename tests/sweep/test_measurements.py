@@ -48,18 +48,13 @@ def test_what_is_kept_is_read_and_not_measured_again(store):
     assert measure(broken, [Case(x=2)], store, jobs=1) == [{"square": -1}]
 
 
-def in_records(store, folder, *cases):
-    """A store that has nothing itself, but what this one has measured among its records."""
-    records.add(folder, [], [Asked(squared, case).found(store) for case in cases])
-    return records_alone(folder, folder)
-
-
 def test_what_is_kept_comes_with_its_case_and_who_measured_it(store, tmp_path):
     measure(squared, [Case(x=3)], store, jobs=1)
     kept = kept_under(name(squared), key(Case(x=3)), store)
     assert kept.case == {"x": 3.0, "note": ""} and kept.measured == {"square": 9.0} and "commit" in kept.provenance
     assert kept_under(name(squared), key(Case(x=4)), store) is None
-    assert kept_under(name(squared), key(Case(x=3)), in_records(store, tmp_path / "records", Case(x=3))) == kept
+    records.add(tmp_path, [], [kept])
+    assert kept_under(name(squared), key(Case(x=3)), records_alone(tmp_path, tmp_path)) == kept
 
 
 def test_a_case_that_is_not_that_of_its_key_is_not_believed(store, tmp_path, capsys):

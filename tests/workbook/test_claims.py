@@ -211,12 +211,6 @@ def test_each_claim_of_a_notebook_is_reported_by_it():
         assert mentions == {*filter(None, expected)}, entry.id
 
 
-def seeds_of(entry, profile):
-    """The seeds that a claim is judged over at a profile, by its notebook's parameters."""
-    at = of_profile(profile, entry.notebook)
-    return at["rate_seeds" if entry.id == "001-ablation-rdm-diverges" else "seeds"]
-
-
 @pytest.mark.parametrize("profile", ["cpu", "gpu", "paper"])
 def test_no_claim_is_beyond_deciding_by_construction(profile):
     """Runs that say what the paper says, clearly, reproduce a claim at every profile where it is judged, and runs that
@@ -230,7 +224,8 @@ def test_no_claim_is_beyond_deciding_by_construction(profile):
         right, wrong = (0.0, away) if entry.kind == "tie" else (entry.value, entry.value + away)
         if entry.kind in ("ordering", "bound"):
             right, wrong = 4 * step, -4 * step
-        n = len(seeds_of(entry, profile)) if entry.replicates == "seeds" else 400
+        seeds = "rate_seeds" if entry.id == "001-ablation-rdm-diverges" else "seeds"
+        n = len(of_profile(profile, entry.notebook)[seeds]) if entry.replicates == "seeds" else 400
         noise = 0.1 * step * np.linspace(-1, 1, n)
         for mean, expected in ((right, REPRODUCED), (wrong, CONTRADICTED)):
             numbers = [mean] if entry.replicates != "seeds" else mean + noise

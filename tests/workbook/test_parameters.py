@@ -94,6 +94,8 @@ def test_the_table_of_tokens_is_the_tokenizers_unless_somebody_says_how_large():
         ("smoke", "? [1, 2]\n: 3", "profile: "),
         ("smoke", "", "profile: "),
         ("smoke", "[1", "profile: "),
+        ("smoke", "- steps\n- 3", "profile: "),
+        ("smoke", "steps: !!python/object/apply:os.system ['false']", "profile: "),
         *(("smoke", text, "profile: ") for text in ("steps: 010", "lrs: [1:30.5]", "lrs: &a [*a]", "steps: -0_7")),
         ("smoke", "steps: 1\nlrs: [1]\nsteps: 2", "steps: stands twice"),
         ("smoke/shared", "steps: 3", "steps: is not a parameter of shared.yaml, use one of"),

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 
 import numpy
 import pytest
@@ -106,14 +105,6 @@ print(json.dumps(found))
 """
 
 
-def stale_after(workbook, changed: Iterable[str]) -> dict:
-    """File -> the notebooks that are stale when it has changed."""
-    command = [sys.executable, "-c", STALE, json.dumps([NAMES, [*changed]])]
-    done = subprocess.run(command, cwd=workbook, env=own_environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return dict(zip(changed, json.loads(done.stdout), strict=True))
-
-
 def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(workbook):
     expected = {
         "lib/papers/nanochat/parameters.py": ["usage_weighted"],
@@ -130,7 +121,10 @@ def test_it_is_stale_where_something_that_counts_has_changed_and_nowhere_else(wo
         "params/cpu/usage_weighted.yaml": [],
         "params/claims.yaml": NAMES,
     }
-    assert stale_after(workbook, expected) == expected
+    command = [sys.executable, "-c", STALE, json.dumps([NAMES, [*expected]])]
+    done = subprocess.run(command, cwd=workbook, env=own_environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert dict(zip(expected, json.loads(done.stdout), strict=True)) == expected
 
 
 @pytest.fixture

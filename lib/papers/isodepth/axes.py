@@ -179,8 +179,9 @@ def _closer(columns: np.ndarray) -> float:
 
 def whole_grid(p: DownstreamAxes, whole: RecurrenceExponent) -> dict[Label, RunConfig]:
     """(group, budget, r, width, seed) -> run: 000's models on rows that hold prompts."""
-    longer = whole.replace(context=p.whole_context, batch=p.whole_batch)
-    return designs.grid(longer, p.whole_recurrences, p.whole_at, p.whole_seeds)
+    return designs.grid(
+        whole.replace(context=p.whole_context, batch=p.whole_batch), p.whole_recurrences, p.whole_at, p.whole_seeds
+    )
 
 
 def whole_tasks(p: DownstreamAxes) -> dict[Task, int]:

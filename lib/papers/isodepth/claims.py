@@ -9,7 +9,6 @@ import pandas as pd
 
 from lib.fit.fits import Fit, fresh_fits
 from lib.papers.isodepth import readings
-from lib.papers.isodepth.readings import Margins
 from lib.papers.shared.reported import Drawn, Reported, compared, read_off
 
 T = TypeVar("T")
@@ -45,11 +44,11 @@ def of_frontier(
         "000-looped-parabolas-are-flatter": ("flatter", "nats per (e-fold of N)^2", ""),
     }
 
-    def of_laws(laws: dict[int, Fit]) -> Margins:
+    def of_laws(laws: dict[int, Fit]) -> readings.Margins:
         optima = readings.law_optima(laws, families, grid["budget"].unique())
         return readings.cost_of_sharing(optima) | readings.of_own_laws(laws)
 
-    def of_vertices(runs: pd.DataFrame) -> Margins:
+    def of_vertices(runs: pd.DataFrame) -> readings.Margins:
         return readings.every_gap(readings.optima(runs)) | readings.flatter(runs)
 
     own = readings.own_laws(grid)
@@ -58,7 +57,9 @@ def of_frontier(
     return [*_each(by_laws, of_laws, laws), *_each(by_parabolas, of_vertices, grids)]
 
 
-def _each(ids: dict[str, tuple[str, str, str]], read: Callable[[T], Margins], every: Sequence[T]) -> Iterable[Reported]:
+def _each(
+    ids: dict[str, tuple[str, str, str]], read: Callable[[T], readings.Margins], every: Sequence[T]
+) -> Iterable[Reported]:
     """ids: claim -> which of the margins, its unit and a note."""
     margins = [read(one) for one in every]
     for id, (name, unit, note) in ids.items():
@@ -98,13 +99,10 @@ def of_probes(
 ) -> list[Reported]:
     """What the probes do. gains: ``readings.gains`` of them; sets: the runs of each joint fit, and drawn: these fits
     (``readings.probe_draws``); families: of each, at r, whose compute-optimal width is asked for."""
-    budgets = sorted(sets["baseline"]["budget"].unique())
-    found = readings.of_probes(drawn, families, r, budgets)
+    found = readings.of_probes(drawn, families, r, sorted(sets["baseline"]["budget"].unique()))
     baseline, cut, lanes = (found[name] for name in ("baseline", "truncated", "hyper-connections"))
     without = readings.without(drawn["truncated"], sets["truncated"], 2)
     lower, lower_too = (readings.cell_means(gains[probe], seed) for probe in ("truncated", "hyper-connections"))
-    worst = readings.worst_fitted(sets["truncated"], 2, seed)
-    lead = readings.lead_over_plain(sets["hyper-connections"], 2, seed)
     of_fits = {
         "000-truncation-lowers-phi": (baseline["phi"] - cut["phi"], "phi"),
         "000-hyper-connections-raise-phi": (lanes["phi"] - baseline["phi"], "phi"),
@@ -120,8 +118,14 @@ def of_probes(
         compared("000-truncation-lowers-loss", lower, "nats", "mean over widths"),
         compared("000-hyper-connections-lower-loss", lower_too, "nats", "mean over widths"),
         *(compared(id, {"": numbers}, unit, note) for id, (numbers, unit) in of_fits.items()),
-        compared("000-truncated-r2-fits-worst", worst, "octaves of rms residual"),
+        compared(
+            "000-truncated-r2-fits-worst", readings.worst_fitted(sets["truncated"], 2, seed), "octaves of rms residual"
+        ),
         compared("000-truncated-phi-without-r2", {"": without["phi"]}, "phi"),
         compared("000-truncated-fit-without-r2", {"": without["r2"]}, "R^2"),
-        compared("000-hyper-connected-r2-matches-plain", {"": lead}, "nats"),
+        compared(
+            "000-hyper-connected-r2-matches-plain",
+            {"": readings.lead_over_plain(sets["hyper-connections"], 2, seed)},
+            "nats",
+        ),
     ]

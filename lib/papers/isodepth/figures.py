@@ -118,8 +118,9 @@ def predicted_against_measured(panels: dict[str, Any]) -> Figure:
     parts = []
     for title, (fit, runs) in panels.items():
         quality = f"$R^2$ = {fit.r2:.3f}\nrms {fit.rms_residual:.3f} nats"
-        predicted = runs["loss"] * np.exp(fit.residuals)
-        parts.append(runs.assign(predicted=predicted, of=f"{title.replace(', ', COMMA)}\n{quality}"))
+        parts.append(
+            runs.assign(predicted=runs["loss"] * np.exp(fit.residuals), of=f"{title.replace(', ', COMMA)}\n{quality}")
+        )
     grid = sns.relplot(**seaborns(pd.concat(parts)), x="loss", y="predicted", col="of", **DOTS)
     for axis, part in zip(grid.axes.flat, parts, strict=True):
         ends = [part["loss"].min(), part["loss"].max()]
@@ -150,9 +151,15 @@ def worth_of_a_recurrence(worth: pd.DataFrame, frontier: pd.DataFrame, measured:
         right.plot(line["budget"], line["loss"], color=shade)
         right.plot(points["budget"], points["loss"], marker, color=shade, mfc="none", label=f"r = {r}")
     unrolled = frontier[frontier["r"] == frontier["r"].min()]
-    words = rf"r = {unrolled['r'].min()} by the fit with $\varphi = 1$"
     right.plot([], [], color="#666666", label="by the law")
-    right.plot(unrolled["budget"], unrolled["loss_unrolled"], color="#666666", ls="--", lw=0.9, label=words)
+    right.plot(
+        unrolled["budget"],
+        unrolled["loss_unrolled"],
+        color="#666666",
+        ls="--",
+        lw=0.9,
+        label=rf"r = {unrolled['r'].min()} by the fit with $\varphi = 1$",
+    )
     budget_axis(right, sorted(measured["budget"].unique()))
     right.set_ylabel("compute-optimal loss (nats)")
     right.legend()
@@ -212,8 +219,9 @@ def with_bars(table: pd.DataFrame, x: str, error: str, height: float, **look: An
         plt.errorbar(x, y, error, ms=3.5, lw=0.9, **drawn)
 
     hues, markers = by_hue(table)
-    columns = min(5, table["panel"].nunique())
-    grid = sns.FacetGrid(col="panel", col_wrap=columns, sharey=False, hue_kws={"marker": markers}, **hues)
+    grid = sns.FacetGrid(
+        col="panel", col_wrap=min(5, table["panel"].nunique()), sharey=False, hue_kws={"marker": markers}, **hues
+    )
     grid.map(bars, x, "loss", error, **look)
     grid.map(plt.plot, x, "filled", ls="", ms=3.5, zorder=3).add_legend()
     for axis in grid.axes.flat:

@@ -41,8 +41,7 @@ class IsodepthGrid(IsodepthRuns):
                 f"widths: has none for the budget {lacking[0]}; budgets and widths change together, such as "
                 f"-p budgets '[{', '.join(lacking)}]' -p widths '{{{', '.join(f'{x}: [8, 16, 24]' for x in lacking)}}}'"
             )
-        cells = [self.widths[budget] for budget in budgets]
-        runs = sum(map(len, cells)) * len(self.recurrences) * len(self.seeds)
+        runs = sum(len(self.widths[budget]) for budget in budgets) * len(self.recurrences) * len(self.seeds)
         if runs < self.least_runs:
             raise ValueError(
                 f"widths: {runs} runs in all fit no joint law, list more widths, budgets or recurrences, "
@@ -80,9 +79,7 @@ class RecurrenceExponent(PaperGrid):
     least_runs = 7  # one more than the law has parameters
 
 
-class Extrapolation(PaperGrid):
-    least_runs = RecurrenceExponent.least_runs
-
+class Extrapolation(RecurrenceExponent):
     beyond_recurrences: list[int]
     beyond_budget: float
     beyond_width: int

@@ -59,8 +59,7 @@ def sets(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     at the same budgets (Sec. 5)."""
     grid = table[table["probe"] == "baseline"]
     low, high = (grid[half] for half in split(grid["budget"]))
-    probed = table.loc[table["probe"] != "baseline", "budget"]
-    four = grid[grid["budget"] <= probed.max()]
+    four = grid[grid["budget"] <= table.loc[table["probe"] != "baseline", "budget"].max()]
     plain = four[four["r"] == 1]
     cut, lanes = (pd.concat([plain, table[table["probe"] == probe]]) for probe in ("truncated", "hyper-connections"))
     return {
@@ -88,8 +87,7 @@ def minima(optima: pd.DataFrame) -> pd.DataFrame:
     and loss of both, how much larger our N is, and how much higher our loss."""
     printed = pd.read_csv(DATA / "minima.csv").set_axis(["budget", "r", "N printed", "loss printed"], axis=1)
     both = optima[["budget", "r", "N", "loss"]].merge(printed, on=["budget", "r"]).set_index(["budget", "r"])
-    off = {"N off": both["N"] / both["N printed"] - 1, "loss off": both["loss"] - both["loss printed"]}
-    return both.assign(**off)
+    return both.assign(**{"N off": both["N"] / both["N printed"] - 1, "loss off": both["loss"] - both["loss printed"]})
 
 
 def pair(table: pd.DataFrame) -> pd.DataFrame:
@@ -163,11 +161,10 @@ def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
 
 
 def _quality(own: pd.DataFrame, fit: Fit) -> dict[str, float]:
-    off = readings.misfit(own, fit)
     return {
         "R2": fit.r2,
-        "rmse": rms(off),
-        "largest residual": float(off.abs().max()),
+        "rmse": fit.rms_residual,
+        "largest residual": float(np.abs(fit.off).max()),
         # of measured less predicted, as the paper has it
         "rank correlation with N": -float(spearmanr(fit.residuals, own["N"]).statistic),
         "rank correlation with D": -float(spearmanr(fit.residuals, own["D"]).statistic),

@@ -13,7 +13,6 @@ from lib.base.statistics import percentile_interval
 from lib.config import Label, RunConfig
 from lib.fit import isoflop
 from lib.fit.fits import Fit, Noise, cell_signs, fit_chinchilla, fit_joint, flipped, refits, split
-from lib.fit.isoflop import compute_optimal, effective_parameters
 from lib.papers.isodepth.designs import size
 from lib.papers.shared.frames import finished
 from lib.papers.shared.reported import Drawn
@@ -131,8 +130,10 @@ def cost_of_sharing(optima: pd.DataFrame) -> Margins:
 
 def every_gap(optima: pd.DataFrame) -> Margins:
     """The gap of each r, budget by budget (000, Sec. 4.2)."""
-    gaps = frontier_gaps(optima)
-    return {f"r = {r}": {f"{budget:.3g} FLOPs": gap for budget, gap in of.items()} for r, of in gaps.to_dict().items()}
+    return {
+        f"r = {r}": {f"{budget:.3g} FLOPs": gap for budget, gap in of.items()}
+        for r, of in frontier_gaps(optima).to_dict().items()
+    }
 
 
 def flatter(runs: pd.DataFrame) -> Margins:
@@ -262,8 +263,11 @@ def of_probes(
     compute-optimal width in octaves, mean over the budgets."""
 
     def read(fit: Fit, family: pd.DataFrame) -> dict[str, float]:
-        width = float(np.log2(allocations(fit, family, r, budgets)["width"]).mean())
-        return {"phi": fit.params["phi"], "a_D": a_D(fit), "width": width}
+        return {
+            "phi": fit.params["phi"],
+            "a_D": a_D(fit),
+            "width": float(np.log2(allocations(fit, family, r, budgets)["width"]).mean()),
+        }
 
     return {name: pd.DataFrame([read(own, families[name]) for own in fits]) for name, fits in drawn.items()}
 
@@ -329,7 +333,7 @@ def predicted(runs: pd.DataFrame, fits: Sequence[Fit]) -> pd.DataFrame:
 
 def allocations(fit: Fit, family: pd.DataFrame, r: int, budgets: Iterable[float]) -> pd.DataFrame:
     """One row a budget: the law's compute-optimal model of one family, and ``budget``."""
-    return pd.DataFrame([{"budget": budget, **compute_optimal(fit, family, r, budget)} for budget in budgets])
+    return pd.DataFrame([{"budget": budget, **isoflop.compute_optimal(fit, family, r, budget)} for budget in budgets])
 
 
 def frontiers(fit: Fit, unrolled: Fit, families: dict[int, pd.DataFrame], budgets: Iterable[float]) -> pd.DataFrame:
@@ -349,6 +353,6 @@ def worth(families: dict[int, pd.DataFrame], phi: float) -> pd.DataFrame:
     smallest r's unique ones (000, Fig. 1, left)."""
     at = pd.DataFrame({r: family.iloc[-1] for r, family in sorted(families.items())}).T
     N, first = at["n_once"] + at["n_rec"], at.index[0]
-    worth = effective_parameters(at["n_once"], at["n_rec"], at.index, phi)
+    worth = isoflop.effective_parameters(at["n_once"], at["n_rec"], at.index, phi)
     columns = {"unique": N / N[first], "effective": worth / N[first], "flops": at["flops"] / at["flops"][first]}
     return pd.DataFrame(columns).rename_axis("r").reset_index()

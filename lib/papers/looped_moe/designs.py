@@ -13,7 +13,6 @@ from lib.base.errors import InputError
 from lib.base.parameters import Training
 from lib.config import Label, ModelConfig, RunConfig
 from lib.decode import exits, pace
-from lib.decode.exits import CRITERIA
 from lib.flops import count
 from lib.model.looped import LoopedLM
 from lib.model.probes import looped_choices
@@ -165,7 +164,7 @@ def trade_offs(case: OfExits) -> dict[str, Any]:
     common = exits.first_common(found)
     return {
         "entropy": exits.trade_off(found, "entropy", list(case.saved)),
-        "common": {name: exits.trade_off(found, name, list(case.saved), common) for name in CRITERIA},
+        "common": {name: exits.trade_off(found, name, list(case.saved), common) for name in exits.CRITERIA},
     }
 
 

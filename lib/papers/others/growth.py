@@ -56,8 +56,12 @@ def law(compute: pd.Series, loss: pd.Series) -> Fit:
 def vanillas_floor(draws: Sequence[Fits], arms: Iterable[str]) -> list[dict[str, Fit]]:
     """These arms' own A and gamma at vanilla's E, as the authors fit them, of each draw: the arms' own laws, on these
     losses or on fresh ones."""
-    floors = [own[PLAIN].params["L_inf"] for own in draws]
-    found = {arm: refits(draws[0][arm], [own[arm].loss for own in draws], L_inf=floors) for arm in arms}
+    found = {
+        arm: refits(
+            draws[0][arm], [own[arm].loss for own in draws], L_inf=[own[PLAIN].params["L_inf"] for own in draws]
+        )
+        for arm in arms
+    }
     return [dict(zip(found, fits, strict=True)) for fits in zip(*found.values(), strict=True)]
 
 
@@ -154,8 +158,10 @@ def fresh_optima(runs: pd.DataFrame, resamples: int, seed: int) -> list[pd.DataF
     over."""
     curve, coefficients = isoflop.parabolas(runs, ["arm", "budget"])
     noise = Noise.left_over([runs["loss"] - curve], coefficients)
-    draws = noise.draws(resamples, len(runs), np.random.default_rng(seed))
-    return [optima(runs.assign(loss=curve + shifts)) for shifts in draws]
+    return [
+        optima(runs.assign(loss=curve + shifts))
+        for shifts in noise.draws(resamples, len(runs), np.random.default_rng(seed))
+    ]
 
 
 def ratios(optima: pd.DataFrame) -> pd.DataFrame:

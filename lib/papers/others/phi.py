@@ -87,6 +87,10 @@ def authors_fit(grid: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
     row = {"points": len(grid), "printed": theirs, "ours": own.objective, "lower": 1 - own.objective / theirs}
     for name, value in PUBLISHED.items():
         low, high = percentile_interval(draws[name])
-        row |= {f"{name}, printed": value, f"{name}, ours": own.params[name]}
-        row |= {f"{name}, ours low": low, f"{name}, ours high": high}
+        row |= {
+            f"{name}, printed": value,
+            f"{name}, ours": own.params[name],
+            f"{name}, ours low": low,
+            f"{name}, ours high": high,
+        }
     return pd.DataFrame(pd.Series(row, name="000, joint")).rename_axis(columns="fit")

@@ -41,8 +41,14 @@ def shapes(curves: pd.DataFrame) -> pd.DataFrame:
     its least there, in nats."""
     by = curves.groupby(KEYS, sort=False)
     best, last = (curves.loc[at].set_index(KEYS) for at in (by["loss"].idxmin(), by["T"].idxmax()))
-    share = best["T"] / best.index.get_level_values("trained_loops")
-    return pd.DataFrame({"best T": best["T"], "share": share, "last T": last["T"], "rise": last["loss"] - best["loss"]})
+    return pd.DataFrame(
+        {
+            "best T": best["T"],
+            "share": best["T"] / best.index.get_level_values("trained_loops"),
+            "last T": last["T"],
+            "rise": last["loss"] - best["loss"],
+        }
+    )
 
 
 def laws(curves: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:

@@ -13,8 +13,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from lib.figures import style
-from lib.figures.style import COLOURS, COLUMN, NAMES, PAGE, doublings_axis, few_decades, rate, row_of_panels, shades
+from lib.figures.style import (
+    COLOURS,
+    COLUMN,
+    MARKERS,
+    NAMES,
+    PAGE,
+    count_axis,
+    doublings_axis,
+    few_decades,
+    legend_above,
+    rate,
+    row_of_panels,
+    shades,
+)
 
 _LIGHT, _, _OWN, _, _DARK = shades("parcae", 5)
 #: the looks of the rungs of 001's table of stability, and of samplers; Parcae's variants are shades of its colour
@@ -190,7 +202,7 @@ def number_by_number(
             axis.plot(place, middle[column], mark, color="black", ms=size, mew=1.3, label=name)
         axis.set_xticks(range(len(groups)), groups)
         axis.set_xlim(-0.5, len(groups) - 0.5)
-    style.legend_above(figure, axes[0])
+    legend_above(figure, axes[0])
     return figure
 
 
@@ -205,18 +217,18 @@ def bars(axis: Axes, runs: pd.DataFrame, over: str, column: str, beside: float =
 def by_size(runs: pd.DataFrame, units: dict[str, str], guessing: dict[str, float]) -> Figure:
     """A panel for each score that was measured, against the size; what guessing scores is dotted."""
     shown = [column for column in units if runs[column].notna().any()] or [*units][:1]
-    figure, axes = style.row_of_panels(shown, 2.6)
+    figure, axes = row_of_panels(shown, 2.6)
     for axis, column in zip(axes, shown, strict=True):
         for i, (name, own) in enumerate(runs.groupby("architecture", sort=False)):
-            look = {"color": style.COLOURS[str(name)], "marker": style.MARKERS[str(name)]}
-            bars(axis, own, "parameters", column, 0.995 + 0.01 * i, label=style.NAMES[str(name)], **look)
+            look = {"color": COLOURS[str(name)], "marker": MARKERS[str(name)]}
+            bars(axis, own, "parameters", column, 0.995 + 0.01 * i, label=NAMES[str(name)], **look)
         if column in guessing:
             axis.axhline(guessing[column], color="#888888", lw=0.8, ls=":", label="guessing")
-        style.count_axis(axis, "parameters")
+        count_axis(axis, "parameters")
         axis.set_ylabel(units[column])
         if "perplexity" in units[column]:
-            style.few_decades(axis)
+            few_decades(axis)
     axes[0].errorbar([], [], [], color="#666666", lw=1, label="mean, bar: one standard error over examples")
     axes[0].plot([], [], "o", color="#666666", ms=2.5, label="small: one seed")
-    style.legend_above(figure, axes[0])
+    legend_above(figure, axes[0])
     return figure

@@ -30,8 +30,9 @@ def model(p: OneSize, mean_loops: int, **fields: Any) -> ModelConfig:
         fields |= {"depth": "fixed", "backprop_loops": "all"}
     elif fields.get("backprop_loops") == -(-mean_loops // 2):
         fields["backprop_loops"] = "half"
-    stacks = dict.fromkeys(("prelude", "recur", "coda"), p.layers)
-    return preset("parcae-140m", **_shape(p), **stacks, mean_loops=mean_loops, **fields)
+    return preset(
+        "parcae-140m", **_shape(p), prelude=p.layers, recur=p.layers, coda=p.layers, mean_loops=mean_loops, **fields
+    )
 
 
 def transformer(p: OneSize) -> ModelConfig:
@@ -73,11 +74,16 @@ def run(p: OneSize, cfg: ModelConfig, steps: int, seed: int, injection_lr: float
     """The model trained for ``steps`` as 001 trains its 140M models: Muon and AdamW at p's rates, which are constant
     and fall to 0 over the last half. AdamW's rate of the injection is called none where it is p's, so that it is the
     same run however it was asked for."""
-    of_injection = None if injection_lr == p.lr else injection_lr
     return RunConfig(
         model=cfg,
         data=text_of(p),
-        optim=optimizer("parcae-140m", steps, lr=p.lr, muon_lr=p.muon_lr, injection_lr=of_injection),
+        optim=optimizer(
+            "parcae-140m",
+            steps,
+            lr=p.lr,
+            muon_lr=p.muon_lr,
+            injection_lr=None if injection_lr == p.lr else injection_lr,
+        ),
         # all have traces of the state, so that notebooks that look inside share their runs with those that do not
         train=training_of(p, steps=steps, seed=seed, trace_every=max(1, steps // 6)),
     )

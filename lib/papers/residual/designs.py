@@ -65,8 +65,7 @@ def model(p: ResidualModel, rule: str, loops: int, layers: int = 1, **fields: An
 
 def stack(p: ResidualModel, rule: str, copies: int, layers: int = 1) -> ModelConfig:
     """Without sharing: ``copies`` x ``layers`` layers run once, the branches multiplied as if the copies were loops."""
-    alpha = model(p, rule, copies).residual_multiplier
-    return _sized(p, recur=copies * layers, residual="none", residual_c=alpha)
+    return _sized(p, recur=copies * layers, residual="none", residual_c=model(p, rule, copies).residual_multiplier)
 
 
 #: by whether layers are shared
@@ -150,8 +149,9 @@ class Start(Config):
 
     def tokens(self) -> torch.Tensor:
         """The row [1, S + 1], the same at every step."""
-        generator = torch_stream("random tokens", self.seed)
-        return torch.randint(self.model.vocab_size, (1, self.model.context + 1), generator=generator)
+        return torch.randint(
+            self.model.vocab_size, (1, self.model.context + 1), generator=torch_stream("random tokens", self.seed)
+        )
 
     @property
     def flops(self) -> float:
@@ -172,8 +172,13 @@ class FirstSteps(Start):
 
 def steps_from_init(cfg: ModelConfig, lr: float, layers: int, seed: int, steps: int) -> FirstSteps:
     """The first ``steps`` optimiser steps of a model of blocks of ``layers``, with one rate for all parameters."""
-    optim = optimizer("residual-L12-N1", steps, lr=lr, scaling="none")
-    return FirstSteps(model=cfg, optim=optim, block=layers, steps=steps, seed=seed)
+    return FirstSteps(
+        model=cfg,
+        optim=optimizer("residual-L12-N1", steps, lr=lr, scaling="none"),
+        block=layers,
+        steps=steps,
+        seed=seed,
+    )
 
 
 @named("lib.growth.first_steps")

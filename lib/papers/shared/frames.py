@@ -17,9 +17,16 @@ def labelled(results: Iterable[RunResult], plan: dict[Label, RunConfig], names: 
     rows = []
     for label, cfg in plan.items():
         result = found[cfg.key]
-        row = {"label": label, **dict(zip(names, label, strict=True)), "status": result.status}
-        row |= {"tokens": result.summary.get("tokens"), "bpb": result.summary.get("val_bpb")}
-        rows.append(row | {"loss": result.summary["val_loss"] if result.status == "finished" else np.nan})
+        rows.append(
+            {
+                "label": label,
+                **dict(zip(names, label, strict=True)),
+                "status": result.status,
+                "tokens": result.summary.get("tokens"),
+                "bpb": result.summary.get("val_bpb"),
+                "loss": result.summary["val_loss"] if result.status == "finished" else np.nan,
+            }
+        )
     return pd.DataFrame(rows, columns=["label", *names, "status", "tokens", "bpb", "loss"])
 
 

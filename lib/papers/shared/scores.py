@@ -17,7 +17,7 @@ from lib.config import Label, RunConfig
 from lib.flops import count
 from lib.papers.shared import frames
 from lib.store.runs import WEIGHTS, RunStore
-from lib.sweep import measurements
+from lib.sweep.measurements import Asked
 from lib.tasks.evaluations import Evaluation, Subject, evaluate, evaluations, examples_of, facts, suite
 from lib.tasks.suites import LAMBADA, WIKITEXT, Task, prompt
 
@@ -61,7 +61,7 @@ def questions(
     if found is None:
         return cases
     at_hand = {key for key in asked if (store.path / key / WEIGHTS).exists()}
-    return [case for case in cases if case.subject in at_hand or measurements.has(evaluate, case, store)]
+    return [case for case in cases if case.subject in at_hand or Asked(evaluate, case).found(store)]
 
 
 def there(source: str, suites: Mapping[str, Sequence[Task]]) -> str:

@@ -49,7 +49,6 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float, within: float = m
         octaves = np.log2(losses.index.to_numpy(float))
         near = losses[np.abs(octaves - octaves[losses.argmin()]) <= np.log2(within) + 1e-9]
         lr, _, stderr, inside = minimum(near.index, near)
-        regret = losses[kept] - losses.min() if kept in losses.index else np.nan
         with np.errstate(over="ignore"):  # from 0 to infinity where the parabola is flat
             beyond = np.exp(scipy.special.stdtrit(max(1, len(near) - 3), 0.975) * stderr / lr)
         found = {
@@ -59,7 +58,7 @@ def best_rates(runs: pd.DataFrame, by: list[str], kept: float, within: float = m
             "high": lr * beyond,
             "inside": inside,
             "best tried": losses.idxmin(),
-            "regret": regret,
+            "regret": losses[kept] - losses.min() if kept in losses.index else np.nan,
         }
         rows.append({**dict(zip(by, condition, strict=True)), **found})
     return pd.DataFrame(rows)

@@ -97,16 +97,10 @@ def test_the_best_run_of_a_cell_is_the_one_with_the_lowest_validation_loss():
     assert set(best[best["r"] == 2]["width"]) == {16} and set(best[best["r"] != 2]["width"]) == {8}
 
 
-LEAD = {1: 0.0, 2: 0.1, 4: 0.3}
-
-
-def shaped(**by_r):
-    """Losses by axis and recurrence: 2 plus what the axis' table says."""
-    return by_axis(grid(lambda axis, budget, r, width: 2 + by_r.get(axis.split()[0], LEAD)[r]))
-
-
 def test_margins_are_read_at_every_budget_with_their_sign():
-    found = axes.drawn_gaps(shaped(Reading={1: 0.0, 2: -0.01, 4: 0.2}), axes.READING, 0, 0)
+    of = {1: 0.0, 2: 0.1, 4: 0.3}, {1: 0.0, 2: -0.01, 4: 0.2}  # of other axes, and of reading
+    points = by_axis(grid(lambda axis, budget, r, width: 2 + of[axis == axes.READING][r]))
+    found = axes.drawn_gaps(points, axes.READING, 0, 0)
     margins = {name: float(x[0]) for name, x in (growth(found) | at(found, [2])).items()}
     each = {"1 to 2": -0.01, "2 to 4": 0.21, "2": -0.01}
     assert margins == pytest.approx({f"r = {r}, {C} FLOPs": x for C in ("1e+09", "1e+10") for r, x in each.items()})
