@@ -28,7 +28,7 @@ from lib.workbook.claims import CONTRADICTED, INCOMPARABLE, OPEN, REPRODUCED, Cl
 README = places.ROOT / "README.md"
 SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
 CARD = places.RECORDS / "README.md"
-RECORDS = places.RECORDS / "desk"  # whose verdicts are told
+RECORDS = places.VERDICTS.parent
 AT_DESK, ON_RUNS = "at desk", "on published runs"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given

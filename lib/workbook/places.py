@@ -12,6 +12,7 @@ ROOT = Path(lib.__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 PARAMS = ROOT / "params"
 RECORDS = ROOT / "outputs" / "records"
+VERDICTS = RECORDS / "desk" / "verdicts.json"  # the committed ones, which documents and pages tell
 LEDGER = PARAMS / "claims.yaml"
 EXPLAINED = ROOT / "docs" / "explanations.md"
 #: a profile that adds to another: it draws that one's runs beside its own

@@ -159,7 +159,7 @@ def _sources(outputs: Path) -> list[Path]:
     """A run's result has the checksums of its other files."""
     own = [
         *(places.ROOT / "lib", places.ROOT / "CITATION.cff"),
-        *(places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.EXPLAINED),
+        *(places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.EXPLAINED, places.VERDICTS),
     ]
     made = [outputs / name for name in ("audits", "claims", "figures", "notebooks", "plans", "tables")]
     return own + made + sorted([*outputs.glob("runs/*/result.json"), *outputs.glob("records/*/*.parquet/*")])

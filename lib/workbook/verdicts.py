@@ -19,7 +19,7 @@ from lib.base import files
 from lib.store.result import Column
 from lib.workbook import claims, places
 
-NAME = "verdicts.json"
+NAME = places.VERDICTS.name
 NOT_MEASURED = "not measured"
 #: what is told of claims, in order: where there is no number it is no verdict
 OUTCOMES = (*claims.VERDICTS[:-1], NOT_MEASURED)
