@@ -82,8 +82,8 @@ def ladder(grown: pd.DataFrame, loops: int) -> Figure:
         y="octaves",
         hue="rule",
         style="rule",
-        palette=shades("looped", 3)[:0:-1],
-        markers=["^", "s"],
+        palette=shades("looped", 1 + long["rule"].nunique())[:0:-1],
+        markers=["^", "s", "o"][: long["rule"].nunique()],
         ax=axis,
         **SPREAD,
     )
