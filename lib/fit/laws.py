@@ -1,7 +1,9 @@
-"""The functional forms of the papers: every law is a sum of terms, L = sum_j exp(a_j + g_j(x)).
+"""The functional forms of the papers: every law is made of terms exp(a_j + g_j(x)), and L is their sum.
 
 An amplitude A = exp(a_j) scales each term, and log_terms gives the g_j from the shape parameters and the data, so that
-log L is a log-sum-exp (000, Eq. 6). A new law takes a few lines:
+log L is a log-sum-exp (000, Eq. 6). Terms x, y that are ``coupled`` stand in it as (x^(1/c) + y^(1/c))^c: their sum at
+c = 1, the larger of them at c -> 0, and between them a model gains more from data the larger it is. A new law takes a
+few lines:
 
     kaplan = Law("Kaplan", ("N",), {"A": AMPLITUDE}, {"alpha": EXPONENT}, lambda p, N: [-p["alpha"] * np.log(N)])
 
@@ -11,6 +13,7 @@ tokens, T and mu_rec loops, losses nats per token.
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +30,7 @@ ANY_SIGN = (-1e30, 1e30)
 AMPLITUDE = (-5.0, 35.0)  # bounds on log A, log B (000, App. F)
 FLOOR = (-3.0, 2.0)  # on log E
 EXPONENT = (0.0, 2.5)
+COUPLING = (0.05, 3.0)
 PHI = (-3.0, 3.0)
 HELD = (-100.0, 100.0)  # shapes, whatever their box
 ABSENT = -1e3  # g_j of a term that a point does not have
@@ -103,7 +107,8 @@ class Law:
     log_terms(p, *inputs) -> the g_j in the order of the amplitudes, 0 for a constant; p maps shape names to values.
     grids: where a coarse search for a start looks, for shapes whose bounds are wider than what occurs. fixed: inputs
     that may be the same in every point; all others have to vary, or the law is not identified. may_be_zero: inputs
-    whose logarithm the law does not take by itself. formula: the law as a fit shows it.
+    whose logarithm the law does not take by itself. formula: the law as a fit
+    shows it. coupled: the amplitudes whose terms are coupled by the shape c.
     """
 
     name: str
@@ -115,6 +120,7 @@ class Law:
     fixed: tuple[str, ...] = ()
     may_be_zero: tuple[str, ...] = ()
     formula: str = ""
+    coupled: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,8 +141,11 @@ class Law:
     def loss(self, params: Mapping[Any, float], *inputs: ArrayLike) -> np.ndarray:
         """The law's loss at these inputs."""
         params = columns(params, [*self.names])
-        terms = self.log_terms(params, *self._arrays(inputs))
-        return sum((params[name] * np.exp(g) for name, g in zip(self.amplitudes, terms, strict=True)), np.zeros(()))
+        named = zip(self.amplitudes, self.log_terms(params, *self._arrays(inputs)), strict=True)
+        terms = {name: params[name] * np.exp(g) for name, g in named}
+        if self.coupled:
+            terms["coupled"] = sum(terms.pop(name) ** (1 / params["c"]) for name in self.coupled) ** params["c"]
+        return sum(terms.values(), np.zeros(()))
 
     def checked(self, inputs: Sequence[ArrayLike], loss: ArrayLike) -> tuple[list[np.ndarray], np.ndarray]:
         """The arrays of a fit, as floats. Raises InputError for those that no optimum can be found for."""
@@ -208,6 +217,26 @@ JOINT_AT_ONE_D = Law(
     ("n_once",),
     "L = E + A (n_once + r^phi n_rec)^-alpha",
 )
+
+
+def coupled(law: Law, coupling: float | str = 1) -> Law:
+    """The law with its terms in A and B, of parameters and of data, coupled: L = E + ((A N^-alpha)^(1/c) + (B
+    D^-beta)^(1/c))^c. coupling: a number, the c; 1, which is the law itself; or "free", so that c is fitted.
+
+    A and alpha are those of a model that has all data, B and beta those of data for a model of any size. Busbridge et
+    al. (2025, arXiv 2502.08606) and Videau et al. (2026, arXiv 2608.07222) fit this form to plain models; with c = beta
+    and no E it is that of Kaplan et al. (2020, Eq. 1.5)."""
+    if coupling == 1:
+        return law
+    free = dataclasses.replace(
+        law,
+        name=f"coupled {law.name}",
+        shapes={**law.shapes, "c": COUPLING},
+        grids={**law.grids, "c": np.array([0.2, 0.4, 0.7, 1.0])},
+        coupled=("A", "B"),
+        formula=re.sub(r"(A \S+|A \(.*?\)\S+) \+ (B \S+)", r"((\1)^(1/c) + (\2)^(1/c))^c", law.formula),
+    )
+    return free if coupling == "free" else hold(free, c=number("coupling", coupling, COUPLING))
 
 
 def hold(law: Law, **values: float) -> Law:

@@ -1,12 +1,14 @@
 """The optimum of a law on data, exactly: Newton's method inside the law's box, from the best cells of a grid of shapes.
 
-The objective is sum_i w_i h(log L_fit(x_i) - log L_i), h Huber's loss. For fixed shapes a law is linear in its
-amplitudes, so that a start is a linear least-squares problem in each cell of the grid. Many sets of losses and weights
+The objective is sum_i w_i h(log L_fit(x_i) - log L_i), h Huber's loss. For fixed shapes a sum is linear in its
+amplitudes, so that a start is a linear least-squares problem in each cell of the grid; where terms are coupled, their
+sum's solution is scaled. Many sets of losses and weights
 at the same inputs, and many starts on one of them, are sought at once: the first axis of every array is theirs, and
 those that have arrived rest.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Self
@@ -71,6 +73,9 @@ class Problem:
         found = np.empty((*shapes.shape, len(self.law.amplitudes), self.log_loss.shape[-1]))
         p = self._named(shapes)
         for i, name in enumerate(p):  # one by one: terms without it stay real, and complex numbers take long
+            if name == "c" and self.law.coupled:  # is in no term
+                found[:, i] = 0
+                continue
             for j, term in enumerate(self.law.log_terms({**p, name: p[name] + 1j * STEP}, *self.inputs)):
                 found[:, i, j] = np.asarray(term).imag / STEP
         return found
@@ -78,10 +83,32 @@ class Problem:
     def _named(self, shapes: np.ndarray) -> dict[str, np.ndarray]:
         return {name: shapes[:, i, None] for i, name in enumerate(self.law.shapes)}
 
-    def residuals(self, theta: np.ndarray) -> np.ndarray:
-        """log L_fit - log L [sets, n], a log-sum-exp of the terms."""
+    @functools.cached_property
+    def _coupled(self) -> tuple[list[int], int]:
+        """Where the coupled terms stand among all, and their c in theta; none where the law is a sum."""
+        law = self.law
+        on = [i for i, name in enumerate(law.amplitudes) if name in law.coupled]
+        return on, law.names.index("c") if on else 0
+
+    def _terms(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Logs of terms [sets, k, n] whose sum is the loss: a coupled one is its share p of the whole that they make,
+        c log sum exp(g / c); and -log p [sets, coupled, n], the slopes of that by c, before they are weighed by p."""
         k = len(self.law.amplitudes)
         g = theta[:, :k, None] + self.log_terms(theta[:, k:])
+        on, at = self._coupled
+        if not on:
+            return g, g[:, :0]
+        c = theta[:, at, None]
+        parts = g[:, on] / c[:, None]
+        top = parts.max(1)
+        whole = top + np.log(np.exp(parts - top[:, None]).sum(1))
+        parts -= whole[:, None]
+        g[:, on] = (c * whole)[:, None] + parts
+        return g, -parts
+
+    def residuals(self, theta: np.ndarray) -> np.ndarray:
+        """log L_fit - log L [sets, n], a log-sum-exp of the terms."""
+        g, _ = self._terms(theta)
         top = g.max(1)
         return top + np.log(np.exp(g - top[:, None]).sum(1)) - self.log_loss
 
@@ -93,18 +120,27 @@ class Problem:
         """Gradient [sets, p], Hessian [sets, p, p] and Jacobian [sets, p, n] of the residuals. The Hessian leaves out
         the second derivatives of g, which vanish for shapes that enter linearly and are small at the optimum."""
         k = len(self.law.amplitudes)
-        g, S = theta[:, :k, None] + self.log_terms(theta[:, k:]), self.slopes(theta[:, k:])
+        (g, by_c), S, (on, at) = self._terms(theta), self.slopes(theta[:, k:]), self._coupled
         top = g.max(1)
         share = np.exp(g - top[:, None])
         total = share.sum(1)
         share /= total[:, None]  # of each term in the loss
         residuals = top + np.log(total) - self.log_loss
+        if on:
+            S[:, at - k, on] = by_c
         J = np.concatenate([share, (S * share[:, None]).sum(2)], 1)
         psi = self.weights * np.minimum(np.maximum(residuals, -self.delta), self.delta)  # np.clip takes longer
         inside = self.weights * (np.abs(residuals) <= self.delta)
+        hessian = (J * (inside - psi)[:, None]) @ J.swapaxes(1, 2)
+        if on:  # the whole that they make bends as c log sum exp(g / c) does
+            c, of_whole = theta[:, at, None], np.zeros_like(J)
+            of_whole[:, on] = share[:, on]
+            of_whole[:, k:] = (S[:, :, on] * share[:, None, on]).sum(2)
+            size = np.maximum(share[:, on].sum(1), 1e-300)
+            hessian += (of_whole * (psi * (1 - 1 / c) / size)[:, None]) @ of_whole.swapaxes(1, 2)
+            share[:, on] /= c[:, None]
         share *= psi[:, None]
         bent = S * share[:, None]
-        hessian = (J * (inside - psi)[:, None]) @ J.swapaxes(1, 2)
         # of the terms themselves, in (amplitudes, shapes): an amplitude moves its own term alone
         hessian[:, range(k), range(k)] += share.sum(-1)
         across = bent.sum(-1)
@@ -159,6 +195,14 @@ def _in_cells(problem: Problem, shapes: np.ndarray) -> tuple[np.ndarray, np.ndar
     theta = np.concatenate([log_a, np.broadcast_to(shapes[:, None], (*log_a.shape[:2], shapes.shape[1]))], -1)
     theta = np.clip(theta, problem.low, problem.high)
     predicted = np.exp(theta[..., : f.shape[1]] + centre[:, None]) @ f
+    on, at = problem._coupled
+    if on:
+        c = theta[..., at, None]
+        terms = np.exp(theta[..., on] + centre[:, None, on])[..., None] * f[:, None, on]  # [cells, sets, coupled, n]
+        whole = (terms ** (1 / c[..., None])).sum(2) ** c
+        scale = terms.sum((2, 3)) / whole.sum(-1)
+        predicted += scale[..., None] * whole - terms.sum(2)
+        theta[..., on] += np.log(scale)[..., None]
     return theta, np.einsum("csn,sn->cs", huber(predicted * relative - 1, problem.delta), problem.weights)
 
 
