@@ -145,9 +145,10 @@ def fit(law: Law, inputs: Sequence[ArrayLike], loss: ArrayLike, objective: str =
     return dataclasses.replace(found, theta=theta)
 
 
-def fit_chinchilla(N: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:
-    """L = E + A N^-alpha + B D^-beta, the per-architecture law of 000 (Eq. 3)."""
-    return fit(laws.CHINCHILLA, (N, D), loss, **options)
+def fit_chinchilla(N: ArrayLike, D: ArrayLike, loss: ArrayLike, coupling: float | str = 1, **options: Any) -> Fit:
+    """L = E + A N^-alpha + B D^-beta, the per-architecture law of 000 (Eq. 3); coupling: the c of ``laws.coupled``,
+    "free" where it is fitted, 1 where the terms add."""
+    return fit(laws.coupled(laws.CHINCHILLA, coupling), (N, D), loss, **options)
 
 
 def fit_joint(
@@ -157,10 +158,12 @@ def fit_joint(
     D: ArrayLike,
     loss: ArrayLike,
     phi: float | None = None,
+    coupling: float | str = 1,
     **options: Any,
 ) -> Fit:
-    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta, the joint law of 000 (Eq. 5); phi is learned when None."""
-    return fit(laws.joint(phi), (n_once, n_rec, r, D), loss, **options)
+    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta, the joint law of 000 (Eq. 5); phi is learned when None, and
+    ``coupling`` is that of ``fit_chinchilla``."""
+    return fit(laws.coupled(laws.joint(phi), coupling), (n_once, n_rec, r, D), loss, **options)
 
 
 def fit_parcae(n_eff: ArrayLike, D: ArrayLike, loss: ArrayLike, **options: Any) -> Fit:

@@ -226,6 +226,8 @@ def coupled(law: Law, coupling: float | str = 1) -> Law:
     A and alpha are those of a model that has all data, B and beta those of data for a model of any size. Busbridge et
     al. (2025, arXiv 2502.08606) and Videau et al. (2026, arXiv 2608.07222) fit this form to plain models; with c = beta
     and no E it is that of Kaplan et al. (2020, Eq. 1.5)."""
+    if isinstance(coupling, str) and coupling != "free":
+        raise InputError(f"coupling: {coupling!r} is not known, give a number or 'free'")
     if coupling == 1:
         return law
     free = dataclasses.replace(

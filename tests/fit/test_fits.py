@@ -38,6 +38,34 @@ def test_without_noise_the_truth_is_found():
     assert fit_saturation(T, 3 * T**-0.1, laws.POWER).params == pytest.approx(dict(Z=3, z=0.1), rel=1e-7)
 
 
+@pytest.mark.parametrize("c", [0.08, 0.4, 0.97, 2.7])
+def test_without_noise_the_truth_is_found_where_terms_are_coupled(c):
+    """Its constants hang together, so that losses are held to it. All of them also come back here."""
+    frame, law = iso_depth_grid(), laws.coupled(laws.JOINT, "free")
+    *inputs, _ = joint_arrays(frame)
+    loss = law.loss({**PUBLISHED, "c": c}, *inputs)
+    free, held = (fit_joint(*inputs, loss, coupling=coupling) for coupling in ("free", c))
+    assert max(np.abs(free.residuals).max(), np.abs(held.residuals).max()) < 1e-10
+    assert free.params == pytest.approx({**PUBLISHED, "c": c}, rel=1e-5) and not free.at_bound and not free.unidentified
+    assert held.params["c"] == pytest.approx(c) and free.predict(*inputs) == pytest.approx(loss, rel=1e-10)
+    one = frame["r"] == 1
+    plain = fit_chinchilla(frame["N"][one], frame["D"][one], loss[one], coupling="free")
+    assert np.abs(plain.residuals).max() < 1e-10
+
+
+def test_coupled_terms_add_at_one_and_are_those_of_kaplan_at_beta():
+    arrays = joint_arrays(iso_depth_grid(0.005))
+    added, almost = fit_joint(*arrays), fit_joint(*arrays, coupling=1 + 1e-9)
+    assert "c" not in added.params and almost.params.pop("c") == pytest.approx(1)
+    assert almost.params == pytest.approx(added.params, rel=1e-5)
+    assert almost.objective == pytest.approx(added.objective, rel=1e-6)
+    assert fit_joint(*arrays, coupling="free").objective <= added.objective * (1 + 1e-9)
+    p, (N, D) = dict(A=40.0, alpha=0.076, B=9.0, beta=0.103, E=1e-9), np.array([(1e6, 1e9), (1e9, 1e8)]).T
+    kaplan = ((p["A"] ** (1 / p["beta"]) * N ** (-p["alpha"] / p["beta"])) + p["B"] ** (1 / p["beta"]) / D) ** p["beta"]
+    law = laws.coupled(laws.CHINCHILLA, p["beta"])
+    assert law.loss({**p, "c": p["beta"]}, N, D) == pytest.approx(kaplan, rel=1e-7)
+
+
 def test_a_fit_shows_itself_in_five_lines():
     arrays, cells = joint_arrays(iso_depth_grid(0.005)), range(116)
     fit = fit_joint(*arrays)
@@ -57,7 +85,7 @@ def test_no_restart_of_scipy_finds_a_better_joint_law(restarts):
     assert ours.objective == pytest.approx(huber(ours.residuals))
 
 
-@pytest.mark.parametrize("make", ["chinchilla", "joint", "unified", "unified, gamma 1"])
+@pytest.mark.parametrize("make", ["chinchilla", "joint", "coupled joint", "unified", "unified, gamma 1"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_newton_from_anywhere_in_the_box_finds_nothing_better(make, seed):
     """The same minimiser from random starts instead of the grid's: no other optimum is lower."""
@@ -69,7 +97,8 @@ def test_newton_from_anywhere_in_the_box_finds_nothing_better(make, seed):
         frame = iso_depth_grid(0.01, seed)
         frame = frame[frame.r == 8] if make == "chinchilla" else frame
         arrays = (frame.n_once + frame.n_rec, frame.D, frame.loss) if make == "chinchilla" else joint_arrays(frame)
-        ours = fit_chinchilla(*arrays) if make == "chinchilla" else fit_joint(*arrays)
+        coupling = "free" if "coupled" in make else 1
+        ours = fit_chinchilla(*arrays) if make == "chinchilla" else fit_joint(*arrays, coupling=coupling)
     *inputs, loss = (np.asarray(a, dtype=float) for a in arrays)
     problem = optimum.Problem.of(ours.law, inputs, np.tile(loss, (20, 1)), optimum.DELTA)
     starts = random.uniform(problem.low, problem.high)

@@ -20,12 +20,17 @@ def problem(law=laws.JOINT, noise=0.01, delta=DELTA, sets=1) -> Problem:
 
 def theta(**changes) -> np.ndarray:
     p = {**PUBLISHED, **changes}
-    return np.array([[*np.log([p["A"], p["B"], p["E"]]), p["alpha"], p["beta"], p["phi"]]])
+    shapes = [p[name] for name in ("alpha", "beta", "phi", "c") if name in p]
+    return np.array([[*np.log([p["A"], p["B"], p["E"]]), *shapes]])
+
+
+COUPLED = laws.coupled(laws.JOINT, "free")
 
 
 @pytest.mark.parametrize("delta", [1e-3, np.inf])
-def test_the_gradient_is_that_of_the_objective(delta):
-    ours, at, step = problem(delta=delta), theta(phi=0.6, alpha=0.21), 1e-6
+@pytest.mark.parametrize(("law", "coupling"), [(laws.JOINT, {}), (COUPLED, {"c": 0.4}), (COUPLED, {"c": 1.7})])
+def test_the_gradient_is_that_of_the_objective(law, coupling, delta):
+    ours, at, step = problem(law, delta=delta), theta(phi=0.6, alpha=0.21, **coupling), 1e-6
     (gradient,), _, (J,) = ours.derivatives(at)
     numeric = np.zeros_like(gradient)
     for i in range(len(gradient)):
@@ -36,11 +41,13 @@ def test_the_gradient_is_that_of_the_objective(delta):
 
 
 @pytest.mark.parametrize("delta", [1e-3, np.inf])
-def test_the_hessian_is_that_of_the_objective_where_shapes_enter_linearly(delta):
-    ours, step = problem(laws.CHINCHILLA, delta=delta), 1e-5
-    at = theta(alpha=0.21)[:, :5]
+@pytest.mark.parametrize("coupling", [[], [0.4], [1.7]])
+def test_the_hessian_is_that_of_the_objective_where_shapes_enter_linearly(coupling, delta):
+    law = laws.coupled(laws.CHINCHILLA, "free" if coupling else 1)
+    ours, step, at = problem(law, delta=delta), 1e-5, np.append(theta(alpha=0.21)[:, :5], [coupling], 1)
     _, (hessian,), _ = ours.derivatives(at)
-    around = [ours.derivatives(at + sign * step * np.eye(5)[i])[0][0] for i in range(5) for sign in (1, -1)]
+    units = step * np.eye(at.shape[1])
+    around = [ours.derivatives(at + sign * unit)[0][0] for unit in units for sign in (1, -1)]
     numeric = [(after - before) / (2 * step) for after, before in zip(around[::2], around[1::2], strict=True)]
     np.testing.assert_allclose(hessian, numeric, rtol=1e-4, atol=1e-6 * np.abs(hessian).max())
 
