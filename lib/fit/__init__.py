@@ -1,5 +1,6 @@
 """Scaling laws on any data frame: their exact optimum, its uncertainty, and what follows from them."""
 
+from lib.fit.bakeoff import bakeoff
 from lib.fit.fits import (
     Fit,
     bootstrap,
@@ -14,6 +15,7 @@ from lib.fit.fits import (
 
 __all__ = [
     "Fit",
+    "bakeoff",
     "bootstrap",
     "fit_chinchilla",
     "fit_joint",

@@ -238,12 +238,12 @@ def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
         each = [laws.hold(fit.law, **dict(zip(held, own, strict=True))) for own in zip(*held.values(), strict=True)]
     low, high = np.array([law.box for law in each]).swapaxes(0, 1)
     problem = dataclasses.replace(Problem.of(fit.law, fit.inputs, losses, fit.delta), low=low, high=high)
-    best = _best_from(fit.theta, problem)
+    best = best_from(fit.theta, problem)
     best[~np.isfinite(losses).all(1)] = np.nan  # of losses that nobody knows no law is known
     return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in zip(each, best, losses, strict=True)]
 
 
-def _best_from(theta: np.ndarray, problem: Problem) -> np.ndarray:
+def best_from(theta: np.ndarray, problem: Problem) -> np.ndarray:
     """theta [sets, p]: the better of what is found from one theta [p] and from the best cell of the grid."""
     cells, of = starts(problem, 1)
     begin = np.concatenate([np.clip(theta, problem.low, problem.high), cells])
@@ -289,7 +289,7 @@ def bootstrap(
     same_index({"loss": arrays[-1], "cells": cells})
     weights = np.array(resampled(point.law, [*point.inputs, point.loss], cells, n, seed), dtype=float)
     problem = Problem.of(point.law, point.inputs, np.broadcast_to(point.loss, weights.shape), point.delta, weights)
-    draws = pd.DataFrame([point.law.params(theta) for theta in _best_from(point.theta, problem)])
+    draws = pd.DataFrame([point.law.params(theta) for theta in best_from(point.theta, problem)])
     draws[[*point.at_bound, *point.unidentified]] = np.nan
     return draws
 
