@@ -23,7 +23,9 @@ DESIGNS = {
     "two budgets, 10": at_budgets([1e18, 1e20], 5),
     "000, 116": (laws.JOINT, iso_depth_grid(), ["budget", "r"]),
     "one budget, 24": at_budgets([1e19], 24),
+    "000, 116, coupled": (laws.coupled(laws.JOINT, "free"), iso_depth_grid(), ["budget", "r"]),
 }
+TRUTH = {**PUBLISHED, "c": 0.4}
 
 
 def noisy(exact: np.ndarray, seed: int) -> np.ndarray:
@@ -35,7 +37,7 @@ def of_laws(name: str, seeds: int, resamples: int = 200) -> pd.DataFrame:
     law, frame, by = DESIGNS[name]
     inputs, rows = [frame[column].to_numpy(float) for column in law.inputs], []
     for seed in range(seeds):
-        arrays = [*inputs, noisy(law.loss(PUBLISHED, *inputs), seed)]
+        arrays = [*inputs, noisy(law.loss(TRUTH, *inputs), seed)]
         own, signs = fits.fit(law, inputs, arrays[-1]), fits.cell_signs(frame[by], resamples, seed)
         draws = {
             "bootstrap": fits.bootstrap(lambda *x: fits.fit(law, x[:-1], x[-1]), arrays, frame[by], resamples, seed),
@@ -43,7 +45,7 @@ def of_laws(name: str, seeds: int, resamples: int = 200) -> pd.DataFrame:
             "flipped": pd.DataFrame([each.params for each in fits.flipped(own, signs)]),
         }
         for way, found in draws.items():
-            low, high, truth = *found.quantile([0.025, 0.975]).to_numpy(), found.columns.map(PUBLISHED)
+            low, high, truth = *found.quantile([0.025, 0.975]).to_numpy(), found.columns.map(TRUTH)
             held = np.where(np.isnan(low), np.nan, (low <= truth) & (truth <= high))
             rows.append({"way": way, **dict(zip(found, held, strict=True))})
     return pd.DataFrame(rows).groupby("way", sort=False).mean()
