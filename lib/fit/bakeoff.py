@@ -6,7 +6,7 @@ predictions of runs that are left out are those of refits in which these runs we
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,13 +112,15 @@ class Bakeoff(NamedTuple):
 
 
 def read(runs: pd.DataFrame | str | Path, **names: str) -> pd.DataFrame:
-    """Runs with columns N, or N_once, N_rec and r; D; loss, and where there are some budget, cell and unique: the means
-    over the seeds of each. names: what a column is called in the table, ``loss="loss_nats"``, say.
+    """Runs with columns N, or N_once, N_rec and r where r varies; D; loss, and where there are some budget, cell and
+    unique: the means over the seeds of each. names: what a column is called in the table, ``loss="loss_nats"``, say.
 
     N, N_once, N_rec parameters; D and unique tokens; loss nats per token; budget what runs are left out by, else the
     FLOPs 6 N D in steps of a third of a decade. Raises InputError in a line for what is missing."""
     table = runs if isinstance(runs, pd.DataFrame) else pd.read_csv(runs)
     table = table.rename(columns={theirs: ours for ours, theirs in names.items()})
+    if "N_rec" in table and table["r"].nunique() < 2:  # then phi is in the amplitude
+        table = table.assign(N=table["N_once"] + table["N_rec"]).drop(columns="N_rec")
     size = ["N_once", "N_rec", "r"] if "N_rec" in table else ["N"]
     given = laws.columns(table, [*size, "D", "loss"])
     bounds = {"N_once": laws.NOT_NEGATIVE}
@@ -131,8 +133,10 @@ def read(runs: pd.DataFrame | str | Path, **names: str) -> pd.DataFrame:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # in far corners of Farseer's box
-def bakeoff(runs: pd.DataFrame | str | Path, lowest: int = 0, **names: str) -> Bakeoff:
-    """Every law of ``RIVALS`` on the same runs, as ``read`` takes them, best prediction first.
+def bakeoff(
+    runs: pd.DataFrame | str | Path, rivals: Sequence[str] = tuple(RIVALS), lowest: int = 0, **names: str
+) -> Bakeoff:
+    """Laws of ``RIVALS`` on the same runs, as ``read`` takes them, the best on budgets left out first.
 
     constants: how many are free. r2, rmse: of losses, in nats. aic, bic: of log losses with normal noise, at least
     squares. cell, budget, top: rmse in nats of runs left out one by one, a budget at a time, and of all budgets above
@@ -140,14 +144,16 @@ def bakeoff(runs: pd.DataFrame | str | Path, lowest: int = 0, **names: str) -> B
     at_bound: constants that sit on their bound. Muennighoff's needs a column ``unique``."""
     frame = read(runs, **names)
     budgets = np.unique(frame["budget"])
+    if unknown := {*rivals} - {*RIVALS}:
+        raise InputError(f"rivals: {min(unknown)!r} is not known, use some of {', '.join(RIVALS)}")
     if len(budgets) < 3:
         raise InputError(f"budget: there are {len(budgets)}, give at least three, so that one can be left out")
     low = budgets[lowest - 1 if lowest else (len(budgets) - 1) // 2]
     ways = {"cell": frame.index.to_numpy(), "budget": frame["budget"].to_numpy()}
     rows, fits = {}, {}
     off: list[pd.DataFrame] = []
-    for name, law in RIVALS.items():
-        law = looped(law) if "N_rec" in frame else law
+    for name in rivals:
+        law = looped(RIVALS[name]) if "N_rec" in frame else RIVALS[name]
         if not {*law.inputs} <= {*frame}:
             continue
         inputs, loss = [frame[x].to_numpy() for x in law.inputs], frame["loss"].to_numpy()

@@ -29,6 +29,7 @@ README = places.ROOT / "README.md"
 SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
 CARD = places.RECORDS / "README.md"
 RECORDS = places.VERDICTS.parent
+OURS = "ours"  # whose claims those are that no paper makes
 AT_DESK, ON_RUNS = "at desk", "on published runs"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
@@ -146,6 +147,8 @@ def source(entry: dict[str, Any]) -> str:
 def place(claim: Claim) -> str:
     """Where a claim stands: authors, and the place in their paper. Of several papers that share a number, ``where``
     begins with the one on arXiv."""
+    if claim.paper not in cited():
+        return f"{OURS}, {claim.where}"
     entries = cited()[claim.paper]
     named = [entry for entry in entries if entry.get("url", "").rpartition("/")[2] in claim.where]
     (entry,) = named or entries
@@ -302,7 +305,7 @@ def entries(every: Judged) -> str:
             }
             for claim in some
         ]
-        parts.append(f"## {paper}: {authors(paper)}\n\n{table(rows)}")
+        parts.append(f"## {paper}: {authors(paper) or OURS}\n\n{table(rows)}")
     return "\n\n".join(parts)
 
 

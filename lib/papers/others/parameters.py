@@ -1,6 +1,6 @@
 """The parameters of the notebooks on what other groups published: their runs, and their models."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,15 @@ class OtherGroups(Parameters):
 
     resamples: Positive
     seed: int
+
+
+class LawForm(Parameters):
+    drawn_from = "our and published runs"
+
+    resamples: Positive
+    rivals: Annotated[list[Literal["additive", "coupled", "Kaplan", "Farseer", "Muennighoff"]], Field(min_length=1)]
+    seed: int
+    csv: str
 
 
 class PublishedModels(Training):
