@@ -1,6 +1,7 @@
 """Scaling laws on any data frame: their exact optimum, its uncertainty, and what follows from them."""
 
 from lib.fit.bakeoff import bakeoff
+from lib.fit.equivalent import RunPhi, r2_of_gaps, run_phi
 from lib.fit.fits import (
     Fit,
     bootstrap,
@@ -15,6 +16,7 @@ from lib.fit.fits import (
 
 __all__ = [
     "Fit",
+    "RunPhi",
     "bakeoff",
     "bootstrap",
     "fit_chinchilla",
@@ -24,4 +26,6 @@ __all__ = [
     "fit_unified",
     "isoflop_optimum",
     "power_law",
+    "r2_of_gaps",
+    "run_phi",
 ]

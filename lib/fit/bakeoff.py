@@ -15,9 +15,8 @@ import pandas as pd
 
 from lib.base.errors import InputError
 from lib.fit import laws
-from lib.fit.fits import Fit, best_from, fit
+from lib.fit.fits import Fit, fit, refits
 from lib.fit.laws import AMPLITUDE, CHINCHILLA, EXPONENT, PHI, Law, Terms
-from lib.fit.optimum import Problem
 
 ANY = (-200.0, 200.0)
 
@@ -158,8 +157,8 @@ def bakeoff(
             continue
         inputs, loss = [frame[x].to_numpy() for x in law.inputs], frame["loss"].to_numpy()
         fits[name] = own = fit(law, inputs, loss)
-        squares = Problem.of(law, own.inputs, loss[None], np.inf)
-        spread = len(loss) * np.log(np.mean(squares.residuals(best_from(own.theta, squares)) ** 2))
+        (squares,) = refits(dataclasses.replace(own, delta=np.inf), loss[None])
+        spread = len(loss) * np.log(np.mean(squares.residuals**2))
         rows[name] = {
             "constants": own.free,
             "r2": own.r2,
@@ -180,8 +179,7 @@ def bakeoff(
 
 def _foretold(own: Fit, out: np.ndarray, by: str, name: str, off: list[pd.DataFrame]) -> float:
     """The rmse of groups ``out`` [groups, n] of runs, each foretold by a refit without it. ``off`` receives all."""
-    problem = Problem.of(own.law, own.inputs, np.broadcast_to(own.loss, out.shape), own.delta, 1.0 - out)
-    residuals = problem.residuals(best_from(own.theta, problem))
+    residuals = np.array([one.residuals for one in refits(own, np.broadcast_to(own.loss, out.shape), 1.0 - out)])
     group, run = np.nonzero(out)
     nats = own.loss[run] * np.expm1(residuals[group, run])
     off.append(pd.DataFrame({"law": name, "by": by, "group": group, "run": run, "off": nats}))

@@ -226,9 +226,10 @@ def table(fits: dict[str, Fit]) -> pd.DataFrame:
 # ---- the same law on other losses ------------------------------------------------------------------------------------
 
 
-def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
-    """The law of a fit on other losses at its inputs [m, points], sought from its parameters, some of them ``held`` at
-    a value for each of the losses [m]."""
+def refits(fit: Fit, losses: ArrayLike, weights: ArrayLike = 1.0, **held: ArrayLike) -> list[Fit]:
+    """The law of a fit on other losses at its inputs [m, points], each of which counts so often, ``weights`` of the
+    same shape; sought from the fit's parameters and from the best cell of the grid, some parameters ``held`` at a value
+    for each of the losses [m]."""
     losses = floats({"losses": losses})["losses"]
     if losses.shape[1:] != fit.loss.shape:
         raise InputError(f"losses: {losses.shape} is no table of rows of {len(fit.loss)}, as many as the fit's points")
@@ -237,17 +238,14 @@ def refits(fit: Fit, losses: ArrayLike, **held: ArrayLike) -> list[Fit]:
     if held:
         each = [laws.hold(fit.law, **dict(zip(held, own, strict=True))) for own in zip(*held.values(), strict=True)]
     low, high = np.array([law.box for law in each]).swapaxes(0, 1)
-    problem = dataclasses.replace(Problem.of(fit.law, fit.inputs, losses, fit.delta), low=low, high=high)
-    best = best_from(fit.theta, problem)
+    problem = dataclasses.replace(
+        Problem.of(fit.law, fit.inputs, losses, fit.delta, np.asarray(weights)), low=low, high=high
+    )
+    cells, of = starts(problem, 1)
+    begin = np.concatenate([np.clip(fit.theta, low, high), cells])
+    best = minimum(problem, begin, np.concatenate([of, of]))
     best[~np.isfinite(losses).all(1)] = np.nan  # of losses that nobody knows no law is known
     return [Fit(law, theta, fit.inputs, loss, fit.delta) for law, theta, loss in zip(each, best, losses, strict=True)]
-
-
-def best_from(theta: np.ndarray, problem: Problem) -> np.ndarray:
-    """theta [sets, p]: the better of what is found from one theta [p] and from the best cell of the grid."""
-    cells, of = starts(problem, 1)
-    begin = np.concatenate([np.clip(theta, problem.low, problem.high), cells])
-    return minimum(problem, begin, np.concatenate([of, of]))
 
 
 # ---- how sure --------------------------------------------------------------------------------------------------------
@@ -291,8 +289,7 @@ def bootstrap(
     point = fit(*arrays)
     same_index({"loss": arrays[-1], "cells": cells})
     weights = np.array(resampled(point.law, [*point.inputs, point.loss], cells, n, seed), dtype=float)
-    problem = Problem.of(point.law, point.inputs, np.broadcast_to(point.loss, weights.shape), point.delta, weights)
-    draws = pd.DataFrame([point.law.params(theta) for theta in best_from(point.theta, problem)])
+    draws = pd.DataFrame([own.params for own in refits(point, np.broadcast_to(point.loss, weights.shape), weights)])
     draws[[*point.at_bound, *point.unidentified]] = np.nan
     return draws
 
@@ -301,7 +298,7 @@ def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: i
     """How often each point [points] is in each of n resamples of the cells. One that leaves an input without a second
     value that the law needs, a single r say, is drawn again."""
     n = int(number("resamples", n, (1, 1e6)))
-    cell, size = _numbered(cells, np.size(arrays[-1]))
+    cell, size = numbered(cells, np.size(arrays[-1]))
     random = np.random.default_rng(seed)
     varying = [np.asarray(x) for name, x in zip(law.inputs, arrays, strict=False) if name not in law.fixed]
     found: list[np.ndarray] = []
@@ -312,7 +309,7 @@ def resampled(law: Law, arrays: Sequence[ArrayLike], cells: Any, n: int, seed: i
     return found
 
 
-def _numbered(cells: Any, points: int) -> tuple[np.ndarray, int]:
+def numbered(cells: Any, points: int) -> tuple[np.ndarray, int]:
     """Cell labels as numbers 0, 1, ... [n], and how many cells there are."""
     try:
         frame = cells if isinstance(cells, pd.DataFrame) else pd.DataFrame({"cell": list(cells)})
@@ -384,7 +381,7 @@ def cell_signs(cells: Any, n: int, seed: int | Sequence[int] = 0) -> np.ndarray:
     cells.
 
     cells: what each point belongs to, in any hashable form, or a data frame of columns that say so together."""
-    number, size = _numbered(cells, len(cells))
+    number, size = numbered(cells, len(cells))
     random = np.random.default_rng(seed)
     spread = np.sqrt((size - 1) / random.chisquare(size - 1, n))
     return (spread[:, None] * random.choice([-1.0, 1.0], (n, size)))[:, number]

@@ -42,7 +42,7 @@ def test_a_bootstrap_is_a_function_of_its_seed(noisy):
 
 def test_every_resample_is_at_its_optimum(noisy):
     frame, cells, draws = noisy
-    number, _ = fits._numbered(cells, 116)
+    number, _ = fits.numbered(cells, 116)
     random = np.random.default_rng(1)
     for i in range(6):
         weights = np.bincount(random.integers(24, size=24), minlength=24)[number]
