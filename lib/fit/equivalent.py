@@ -18,9 +18,6 @@ from numpy.typing import ArrayLike
 from lib.base.errors import InputError
 from lib.fit import fits, laws
 
-BEYOND = 2  # how many times the largest size of r = 1, and so below the least
-LOOPS = (1.0, 1e30)
-
 
 class RunPhi(NamedTuple):
     """phi of each run, as measured and then by each resample [1 + resamples, runs], nan where a run has none; how often
@@ -72,27 +69,26 @@ def run_phi(
     cells, and where all runs have it."""
     laws.same_index({"loss": loss, "cells": cells})
     *inputs, measured = laws.points(
-        {"n_once": n_once, "n_rec": n_rec, "r": r, "D": D, "loss": loss}, {"n_once": laws.NOT_NEGATIVE, "r": LOOPS}
+        {"n_once": n_once, "n_rec": n_rec, "r": r, "D": D, "loss": loss}, {"n_once": laws.NOT_NEGATIVE, "r": (1, 1e30)}
     )
     once, rec, loops, tokens = inputs
     N, looped, (number, _) = once + rec, loops > 1, fits.numbered(cells, measured.size)
     degree, objective = (surface, "squares") if isinstance(surface, int) else (2, "huber")
     if looped.all() or not looped.any() or len(np.unique(number[~looped])) <= degree:
         raise InputError(f"r: {np.sum(~looped)} of {looped.size} runs have r = 1, give looped ones, and of r = 1 more")
-    # most serve
-    draws = fits.resampled(laws.JOINT, [*inputs, measured], number, 9 * n, seed)
+    draws = fits.resampled(laws.JOINT, [*inputs, measured], number, 9 * n, seed)  # of which most serve
     served = [counts for counts in draws if len(np.unique(number[~looped & (counts > 0)])) > degree]
     weights = np.array([np.ones(looped.size), *served[:n]])
     losses = np.broadcast_to(measured, weights.shape)
     if law is not None:
         losses = _losses(fits.refits(fits.fit(law, inputs, measured), losses, weights), *inputs)
     plain, at = [N[~looped], tokens[~looped]], losses[:, looped]
-    shape = _polynomial(surface, *plain) if isinstance(surface, int) else surface
-    surfaces = fits.refits(
-        fits.fit(shape, plain, losses[0, ~looped], objective), losses[:, ~looped], weights[:, ~looped]
+    first = fits.fit(
+        _polynomial(surface, *plain) if isinstance(surface, int) else surface, plain, losses[0, ~looped], objective
     )
+    surfaces = fits.refits(first, losses[:, ~looped], weights[:, ~looped])
     # the first of a grid of sizes at which the loss lies below the run's, and then the step before it in halves
-    grid = np.linspace(np.log(plain[0].min() / BEYOND), np.log(plain[0].max() * BEYOND), 65)
+    grid = np.linspace(np.log(plain[0].min() / 2), np.log(plain[0].max() * 2), 65)
     below = np.array([_losses(surfaces, np.exp(x), tokens[looped]) < at for x in grid]).argmax(0)
     x = grid[below - 1]
     for halved in (grid[1] - grid[0]) / 2.0 ** np.arange(1, 45):
@@ -131,8 +127,7 @@ def r2_of_gaps(fit: fits.Fit, cells: Any) -> float:
     looped run less the mean of the plain ones of its cell. cells: labels as in ``fits.bootstrap``, the same for runs
     that differ in r alone: budget and width, say. A looped run without a plain one does not count."""
     r = laws.columns(dict(zip(fit.law.inputs, fit.inputs, strict=True)), ["r"])["r"]
-    plain = np.where(r == 1, 1, np.nan)
-    number, _ = fits.numbered(cells, plain.size)
+    plain, (number, _) = np.where(r == 1, 1, np.nan), fits.numbered(cells, r.size)
     table = pd.DataFrame({"measured": fit.loss, "off": fit.off})
     gaps = (table - table.mul(plain, axis=0).groupby(number).transform("mean"))[np.isnan(plain)].dropna()
     return float(1 - (gaps["off"] ** 2).mean() / gaps["measured"].var(ddof=0)) if len(gaps) else np.nan
