@@ -1,6 +1,6 @@
 """The parameters of the notebooks on what other groups published: their runs, and their models."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ class LawForm(Parameters):
     drawn_from = "our and published runs"
 
     resamples: Positive
-    rivals: Annotated[list[Literal["additive", "coupled", "Kaplan", "Farseer", "Muennighoff"]], Field(min_length=1)]
+    rivals: list[str]
     seed: int
     csv: str
 
