@@ -42,7 +42,7 @@ def test_lists_may_be_cut(name, tmp_path, monkeypatch):
         return Runs([store.find(cfg) or made_up(cfg, store) for cfg in configs])
 
     monkeypatch.setattr(training, "sweep", sweep)
-    monkeypatch.setattr(Notebook, "_saved", lambda self, figure, name: figure.canvas.draw() or pyplot.close(figure))
+    monkeypatch.setattr(Notebook, "_saved", lambda self, figure, *_: figure.canvas.draw() or pyplot.close(figure))
     lists = {key: value for key, value in given.items() if isinstance(value, list | dict) and value}
     for each in ({key: cut(value, how) for key, value in lists.items()} for how in CUTS):
         for changes in (each, *({key: value} for key, value in each.items())):

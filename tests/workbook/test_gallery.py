@@ -25,9 +25,12 @@ def test_executed_copies_have_the_committed_verdicts_and_nothing_of_a_machine():
         outputs = [one for cell in nbformat.reads(text, 4).cells for one in cell.get("outputs", [])]
         printed = "".join(one.text for one in outputs if one.output_type == "stream")
         found = {id: verdict.strip() for verdict, id in re.findall(r"^(\w[\w ]{14}) ?(\d{3}-[^: \n]+)", printed, re.M)}
-        at = ON_RUNS if name in ("published_runs", "other_groups") else AT_DESK
-        field = "published" if at == ON_RUNS else "notebook"
-        rows = [one[at] for claim, one in every.items() if getattr(claim, field) == name and at in one]
+        rows = [
+            one[at]
+            for claim, one in every.items()
+            for at, whose in ((AT_DESK, claim.notebook), (ON_RUNS, claim.published))
+            if whose == name and at in one
+        ]
         said = {row["claim"]: verdicts.outcome(row["verdict"], row["mean"])[:14].strip() for row in rows}
         assert found == said, name
 
