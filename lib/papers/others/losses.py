@@ -33,10 +33,11 @@ def made(folder: Path = RECORDS) -> pd.DataFrame:
     return _tidy(pd.concat([*(_recorded(folder, one) for one in ("desk", "addendum", "gpu")), *_published()]))
 
 
-def read(path: Path, **names: str) -> pd.DataFrame:
+def read(path: Path | str, **names: str) -> pd.DataFrame:
     """A CSV or Parquet file in the columns of ``table``, each by the name that ``names`` give it, or its own: D =
     "D_tokens". N, D and loss have to be there, N perhaps as N_once and N_rec. What else is not stays empty; source and
     set are then the file's name. Raises InputError for what is missing or cannot be."""
+    path = Path(path)
     try:
         # a CSV's words also where they look like numbers, as 000 does
         file = (

@@ -169,7 +169,7 @@ def test_a_file_without_loops_is_read_by_its_own_names(tmp_path):
 
 def test_parameters_in_two_parts_are_their_sum(tmp_path):
     (tmp_path / "a.csv").write_text("n_once,n_rec,D,loss\n10,20,100,2.5\n0,20,100,2.5\n")
-    found = losses.read(tmp_path / "a.csv", N_once="n_once", N_rec="n_rec")
+    found = losses.read(str(tmp_path / "a.csv"), N_once="n_once", N_rec="n_rec")
     assert sorted(found["N"]) == [20, 30]
 
 
