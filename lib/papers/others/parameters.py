@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from lib.base.parameters import Parameters, Positive, Training
 
@@ -21,6 +21,13 @@ class LawForm(Parameters):
     rivals: list[str]
     seed: int
     csv: str
+
+    @field_validator("rivals")
+    @classmethod
+    def _two_are_compared(cls, rivals: list[str]) -> list[str]:
+        if not {"additive", "coupled"} <= {*rivals}:
+            raise ValueError("lacks additive or coupled, which the others are compared with; add them")
+        return rivals
 
 
 class PublishedModels(Training):
