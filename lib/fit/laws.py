@@ -107,8 +107,8 @@ class Law:
     log_terms(p, *inputs) -> the g_j in the order of the amplitudes, 0 for a constant; p maps shape names to values.
     grids: where a coarse search for a start looks, for shapes whose bounds are wider than what occurs. fixed: inputs
     that may be the same in every point; all others have to vary, or the law is not identified. may_be_zero: inputs
-    whose logarithm the law does not take by itself. formula: the law as a fit
-    shows it. coupled: the amplitudes whose terms are coupled by the shape c.
+    whose logarithm the law does not take by itself. formula: the law as a fit shows it. coupled: the amplitudes whose
+    terms are coupled by the shape c.
     """
 
     name: str
