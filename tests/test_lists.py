@@ -8,10 +8,12 @@ from lib.base.errors import InputError
 from lib.sweep import training
 from lib.sweep.finished import Runs
 from lib.train import loop
+from lib.workbook import places
 from lib.workbook.notebook import Notebook
 from tests.cells import whole
 from tests.given import of_profile
 from tests.made import NAMES
+from tests.workbooks import ROOT
 
 CUTS = (slice(1), slice(2), slice(None, None, -1))
 
@@ -43,6 +45,8 @@ def test_lists_may_be_cut(name, tmp_path, monkeypatch):
 
     monkeypatch.setattr(training, "sweep", sweep)
     monkeypatch.setattr(Notebook, "_saved", lambda self, figure, *_: figure.canvas.draw() or pyplot.close(figure))
+    if name == "start_here":  # which draws desk's records at every profile
+        monkeypatch.setattr(places, "RECORDS", ROOT / "outputs" / "records")
     lists = {key: value for key, value in given.items() if isinstance(value, list | dict) and value}
     for each in ({key: cut(value, how) for key, value in lists.items()} for how in CUTS):
         for changes in (each, *({key: value} for key, value in each.items())):
