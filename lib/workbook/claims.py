@@ -36,7 +36,7 @@ REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "ab
 DISPUTED = "opinions differ"
 INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at this profile", "open"
 VERDICTS = (REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED, DISPUTED, INCOMPARABLE, UNJUDGED, OPEN)
-NOT_JUDGED = ("smoke", "addendum", "second-text")  # too small, and not yet: not all of it is trained
+NOT_JUDGED = ("smoke", "second-text")  # too small, and not yet: not all of it is trained
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
 PUBLISHED = "published"  # in the place of a profile: judged on a paper's own published runs
@@ -289,13 +289,15 @@ def report(
     draws: Numbers = (),
     provenance: dict[str, Any] | None = None,
     part: str = "",
+    incomparable: str = "",
 ) -> Finding:
     """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it.
 
     ``values``: one number a seed, or one a seed for each of the comparisons that the claim says all of; a single number
     where the claim's replicates are resamples or it is exact. ``draws``: the resamples of each. ``part``: how much of
-    the plan they are from, where that is not all of it; then nothing is judged. Raises InputError for another
-    notebook's claim, and for numbers that do not fit its replicates."""
+    the plan they are from, where that is not all of it; then nothing is judged. ``incomparable``: why these runs cannot
+    be compared with the paper's, where they cannot. Raises InputError for another notebook's claim, and for numbers
+    that do not fit its replicates."""
     if claim.notebook != notebook:
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
     measured, resamples = as_comparisons(values), as_comparisons(draws) if len(draws) else {}
@@ -308,9 +310,8 @@ def report(
             )
     if (resamples.keys() != measured.keys()) if claim.replicates == "resamples" else resamples:
         raise InputError(f"claim {claim.id}: draws: its replicates are {claim.replicates}, give draws for resamples")
-    return _write(
-        claim, measured, intervals(claim, measured, resamples), seeds, profile, folder, unit, note, provenance, part
-    )
+    found = intervals(claim, measured, resamples)
+    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance, part, incomparable)
 
 
 def report_published(
@@ -349,8 +350,10 @@ def _write(
     note: str,
     provenance: dict[str, Any] | None,
     part: str = "",
+    incomparable: str = "",
 ) -> Finding:
-    first = UNJUDGED if part else verdict(claim, found, profile)
+    judges = verdict(claim, found, profile)
+    first = UNJUDGED if part else INCOMPARABLE if incomparable and judges != UNJUDGED else judges
     other = second_opinion(claim, first, measured)
     finding = Finding(
         claim.id,
@@ -361,8 +364,8 @@ def _write(
         unit,
         seeds,
         profile,
-        note,
-        again(claim, measured, found, profile),
+        ", ".join(filter(None, [note, incomparable])),
+        again(claim, measured, found, profile) if first == judges else None,
         first,
         other,
         provenance or {},

@@ -277,15 +277,21 @@ class Notebook(Generic[P]):
         return results
 
     def claim(
-        self, id: str, values: claims.Numbers, seeds: list[int], unit: str, note: str = "", draws: claims.Numbers = ()
+        self,
+        id: str,
+        values: claims.Numbers,
+        seeds: list[int],
+        unit: str,
+        note: str = "",
+        draws: claims.Numbers = (),
+        incomparable: str = "",
     ) -> claims.Finding:
         """Reports a claim of the ledger with one number a seed, or with one a seed for each of the comparisons that it
-        says all of; ``draws``: their resamples, where those are its replicates. Of a part of the plan nothing is
-        judged."""
-        folder = self.outputs / "claims" / self.profile
-        return claims.report(
-            _entry(id), self.name, values, seeds, self.profile, folder, unit, note, draws, self._stamp, self.part
-        )
+        says all of; ``draws``: their resamples, where those are its replicates; ``incomparable``: why these runs
+        cannot be compared with the paper's, where they cannot. Of a part of the plan nothing is judged."""
+        folder, claim = self.outputs / "claims" / self.profile, _entry(id)
+        numbers = (values, seeds, self.profile, folder, unit, note, draws, self._stamp, self.part, incomparable)
+        return claims.report(claim, self.name, *numbers)
 
     def claim_of_published(
         self, id: str, values: claims.Numbers, draws: claims.Numbers | tuple[float, float], unit: str, note: str = ""

@@ -113,6 +113,9 @@ def test_a_report_is_written_once_by_its_notebook(tmp_path, reported):
         reported([1.0], draws=[1.0, 2.0])
     assert reported([1.0, 1.1, 0.9], part="20 % of its plan").verdict == UNJUDGED
     assert claims.read(tmp_path / "x.json").verdict == UNJUDGED
+    cut = reported([1.0, 1.1, 0.9], incomparable="prompts are cut")
+    assert (cut.verdict, cut.second, cut.again, cut.note) == (INCOMPARABLE, "", None, "a note, prompts are cut")
+    assert reported([1.0, 1.1, 0.9], profile="smoke", incomparable="prompts are cut").verdict == UNJUDGED
 
 
 def test_a_firm_verdict_would_come_again(reported):
