@@ -21,7 +21,7 @@ class Said:
         self.claims: dict[str, Any] = {}
         self.tables: dict[str, Any] = {}
 
-    def claim(self, id: str, values: Any, *rest: Any) -> None:
+    def claim(self, id: str, values: Any, *rest: Any, **more: Any) -> None:
         self.claims[id] = values
 
     def save_table(self, table: Any, name: str, **how: Any) -> Any:

@@ -104,6 +104,10 @@ class Finding:
     #: what the interval says, and what a permutation of the seeds says, empty where nothing is judged or it is counted
     first: str = ""
     second: str = ""
+    #: of a claim judged by resamples, for each comparison: one number a seed, by the runs of each alone, and what the
+    #: coupled law says of all runs; empty where there is none, or where no law is read
+    by_seed: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    by_form: dict[str, float] = dataclasses.field(default_factory=dict)
     #: notebook, parameters, commit, versions, device
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -274,6 +278,44 @@ def second_opinion(claim: Claim, first: str, numbers: Mapping[str, Sequence[floa
     return TOO_FEW if beyond_showing and found != REPRODUCED else found
 
 
+# ---- what an interval rests on ---------------------------------------------------------------------------------------
+
+LESS, MORE, FORM = "seeds scatter less than resamples", "seeds scatter more than resamples", "the form decides"
+
+
+class BySeeds(NamedTuple):
+    """What a claim comes to by seeds, and by seeds and form: the verdict, and the interval that decides; and the reason
+    why one of the two is not the ledger's verdict, empty where both are."""
+
+    seeds: tuple[str, Interval]
+    form: tuple[str, Interval]
+    reason: str
+
+
+def by_seeds(claim: Claim, found: "Finding | Mapping[str, Any]") -> BySeeds | None:
+    """The other judgement of a claim whose replicates are resamples, by the same rule: Student's t over what the runs
+    of each seed say by themselves; then with each interval widened by the distance of the coupled law's number from the
+    additive one's, which no seed shows. None without two seeds, and where one of them has no number.
+
+    found: a finding, or its fields."""
+    row = found if isinstance(found, Mapping) else vars(found)
+    numbers = {name: np.asarray(x, dtype=float) for name, x in row["by_seed"].items()}
+    if not numbers or not all(len(x) > 1 and np.isfinite(x).all() for x in numbers.values()):
+        return None
+    each = all_of(numbers)
+    off = {name: abs(row["by_form"].get(name, x) - x) for name, (x,) in row["measured"].items()}
+    wider = {
+        name: Comparison(*(Interval(mean, low - off[name], high + off[name]) for mean, low, high in one))
+        for name, one in each.items()
+    }
+    seeds, form = (
+        (outcome := verdict(claim, every, row["profile"]), shown(claim, every, outcome)) for every in (each, wider)
+    )
+    wide = sum(one.own.high - one.own.low for one in each.values())
+    scatter = LESS if wide < sum(high - low for low, high in row["bounds"].values()) else MORE
+    return BySeeds(seeds, form, scatter if seeds[0] != row["first"] else FORM if form[0] != row["first"] else "")
+
+
 # ---- findings --------------------------------------------------------------------------------------------------------
 
 
@@ -290,13 +332,16 @@ def report(
     provenance: dict[str, Any] | None = None,
     part: str = "",
     incomparable: str = "",
+    by_seed: Numbers = (),
+    by_form: Mapping[str, float] | None = None,
 ) -> Finding:
     """Judges a claim and writes the finding to ``folder/<id>.json``, where the report finds it.
 
     ``values``: one number a seed, or one a seed for each of the comparisons that the claim says all of; a single number
     where the claim's replicates are resamples or it is exact. ``draws``: the resamples of each. ``part``: how much of
     the plan they are from, where that is not all of it; then nothing is judged. ``incomparable``: why these runs cannot
-    be compared with the paper's, where they cannot. Raises InputError for another notebook's claim, and for numbers
+    be compared with the paper's, where they cannot. ``by_seed``, ``by_form``: what its interval rests on, where its
+    replicates are resamples (``by_seeds``). Raises InputError for another notebook's claim, and for numbers
     that do not fit its replicates."""
     if claim.notebook != notebook:
         raise InputError(f"claim {claim.id}: params/claims.yaml gives it to {claim.notebook!r}, not to {notebook!r}")
@@ -310,8 +355,13 @@ def report(
             )
     if (resamples.keys() != measured.keys()) if claim.replicates == "resamples" else resamples:
         raise InputError(f"claim {claim.id}: draws: its replicates are {claim.replicates}, give draws for resamples")
-    found = intervals(claim, measured, resamples)
-    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance, part, incomparable)
+    of_seeds = as_comparisons(by_seed) if len(by_seed) else {}
+    if of_seeds and (of_seeds.keys() != measured.keys() or claim.replicates != "resamples"):
+        raise InputError(
+            f"claim {claim.id}: by_seed: give it for each of the values, where the replicates are resamples"
+        )
+    found, rests = intervals(claim, measured, resamples), (of_seeds, dict(by_form or {}))
+    return _write(claim, measured, found, seeds, profile, folder, unit, note, provenance, part, incomparable, *rests)
 
 
 def report_published(
@@ -351,6 +401,8 @@ def _write(
     provenance: dict[str, Any] | None,
     part: str = "",
     incomparable: str = "",
+    by_seed: dict[str, list[float]] | None = None,
+    by_form: dict[str, float] | None = None,
 ) -> Finding:
     judges = verdict(claim, found, profile)
     first = UNJUDGED if part else INCOMPARABLE if incomparable and judges != UNJUDGED else judges
@@ -368,6 +420,8 @@ def _write(
         again(claim, measured, found, profile) if first == judges else None,
         first,
         other,
+        by_seed or {},
+        by_form or {},
         provenance or {},
     )
     files.write_checked(folder / f"{claim.id}.json", dataclasses.asdict(finding))

@@ -53,7 +53,7 @@ def documents() -> dict[Path, dict[str, str]]:
         CLAIMS: {"claims": entries(every)},
         places.EXPLAINED: {"explained": explained(every)},
         SCALE: scale(),
-        VERDICTS: {"columns": described(verdicts.COLUMNS)},
+        VERDICTS: {"rests": rests(every), "columns": described(verdicts.COLUMNS)},
         CARD: {name: described(listed) for name, listed in index.columns().items()}
         | {"audit": audit.told(verdicts.committed(RECORDS)["audit"])},
     }
@@ -112,6 +112,37 @@ def verdict(said: Mapping[str, Mapping[str, Any]]) -> str:
         for where, row in said.items()
     ]
     return "; ".join(told) or OPEN
+
+
+def rests(every: Judged) -> str:
+    """The claims of desk that resamples judge, by seeds and by the form of the law, too: how many come to another
+    verdict, and a row each."""
+    ours = {
+        claim: said[AT_DESK] for claim, said in every.items() if said.get(AT_DESK, {}).get("replicates") == "resamples"
+    }
+    both = {claim: found for claim, row in ours.items() if (found := claims.by_seeds(claim, row))}
+    judged = [(ours[claim]["first"], found) for claim, found in both.items() if found.seeds[0] != INCOMPARABLE]
+    others = collections.Counter(row["notebook"] for claim, row in ours.items() if claim not in both)
+    why = collections.Counter(found.reason for _, found in judged if found.reason)
+    said = (
+        f"{len(both)} of {len(ours)} claims that resamples judge at desk have a number of every seed, {len(judged)} of "
+        f"them a verdict. By seeds {sum(found.seeds[0] != first for first, found in judged)} come to another one, by "
+        f"seeds and form {sum(found.form[0] != first for first, found in judged)}; of {why.total()} one differs: "
+        f"{', '.join(f'{n} since {reason}' for reason, n in why.most_common())}. Without such numbers are those of "
+        f"{', '.join(f'`{name}` ({n})' for name, n in others.items())}."
+    )
+    rows = [
+        {
+            "claim": f"[{claim.id}](claims.md#{anchor(claim.id)})",
+            "the ledger": f"{row['first'].removesuffix(' at this scale')} {verdicts.number(row)}",
+            "by seeds": verdicts.judgement(both[claim].seeds),
+            "by seeds and form": verdicts.judgement(both[claim].form) if row["by_form"] else "no law is read",
+            "they differ since": both[claim].reason,
+        }
+        for claim, row in ours.items()
+        if claim in both
+    ]
+    return f"{said}\n\n{table(rows)}" if rows else said
 
 
 # ---- the papers ------------------------------------------------------------------------------------------------------

@@ -285,13 +285,15 @@ class Notebook(Generic[P]):
         note: str = "",
         draws: claims.Numbers = (),
         incomparable: str = "",
+        **rests: Any,
     ) -> claims.Finding:
         """Reports a claim of the ledger with one number a seed, or with one a seed for each of the comparisons that it
         says all of; ``draws``: their resamples, where those are its replicates; ``incomparable``: why these runs
-        cannot be compared with the paper's, where they cannot. Of a part of the plan nothing is judged."""
+        cannot be compared with the paper's, where they cannot; ``rests``: ``by_seed`` and ``by_form``, what an
+        interval over resamples rests on. Of a part of the plan nothing is judged."""
         folder, claim = self.outputs / "claims" / self.profile, _entry(id)
         numbers = (values, seeds, self.profile, folder, unit, note, draws, self._stamp, self.part, incomparable)
-        return claims.report(claim, self.name, *numbers)
+        return claims.report(claim, self.name, *numbers, **rests)
 
     def claim_of_published(
         self, id: str, values: claims.Numbers, draws: claims.Numbers | tuple[float, float], unit: str, note: str = ""

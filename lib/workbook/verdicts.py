@@ -16,6 +16,7 @@ from typing import Any
 
 import lib
 from lib.base import files
+from lib.base.statistics import Interval
 from lib.store.result import Column
 from lib.workbook import claims, places
 
@@ -48,6 +49,8 @@ COLUMNS = [
     Column("seeds", "ints", "of the replicates; none where they are no seeds"),
     Column("measured", "object", "comparison -> one number a replicate, in the order of seeds"),
     Column("bounds", "object", "comparison -> the ends of its own 95 % interval"),
+    Column("by_seed", "object", "comparison -> one number a seed, by its runs alone, of a claim judged by resamples"),
+    Column("by_form", "object", "comparison -> the number by the coupled law in place of the additive one"),
     Column("note", "text", "what the notebook says of it"),
     Column("notebook", "text", "which measured it"),
     Column("parameters", "object", "that it was run with"),
@@ -112,6 +115,14 @@ def number(row: Mapping[str, Any]) -> str:
     interval = f" [{low:.3g}, {high:.3g}]" if math.isfinite(high - low) and low < high else ""
     fragile = ", fragile" if row["again"] is not None and row["again"] < claims.FRAGILE else ""
     return f"{mean:.3g}{interval} {row['unit']}".strip() + fragile
+
+
+def judgement(judged: tuple[str, Interval]) -> str:
+    """A verdict and the interval that decided, in words, by seeds, say."""
+    verdict, interval = judged
+    return (
+        f"{verdict.removesuffix(' at this scale')} {number(interval._asdict() | {'unit': '', 'again': None})}".strip()
+    )
 
 
 def counted(rows: Iterable[Mapping[str, Any]]) -> str:

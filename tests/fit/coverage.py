@@ -1,5 +1,6 @@
 """How often nominal 95 % intervals hold the truth, on designs whose losses have normal noise of .003 in logs:
-`python -m tests.fit.coverage 400` prints the tables of `fits.bootstrap` and `fits.isoflop_optimum` (an hour)."""
+`python -m tests.fit.coverage 400` prints the tables of `fits.bootstrap` and `fits.isoflop_optimum` (an hour).
+`of_misfit` has those of a law that is not the one that the losses follow."""
 
 import sys
 
@@ -8,7 +9,10 @@ import pandas as pd
 import scipy.stats
 
 from lib.fit import fits, laws
+from lib.papers.isodepth import readings
 from lib.papers.isodepth.designs import PUBLISHED
+from lib.papers.others import losses
+from tests.cells import function
 from tests.fit.known import iso_depth_grid
 
 
@@ -59,6 +63,39 @@ def of_optima(sizes: int, seeds: int) -> tuple[float, float]:
     found = np.array([fits.isoflop_optimum(frame["N"], noisy(exact, seed)) for seed in range(seeds)])
     off = np.abs(found[:, 0] - best) / found[:, 2]
     return float(np.mean(off < 1.96)), float(np.mean(off < scipy.stats.t.ppf(0.975, sizes - 3)))
+
+
+def of_misfit(sets: int, resamples: int = 200) -> pd.DataFrame:
+    """Losses follow the coupled law that desk's grid has, with normal noise as large as its seeds' at each budget, and
+    the additive law is fitted. Of each number and way to draw: how often its interval holds what the coupled law has
+    (``truth``), and what the additive law has without noise (``limit``), and how wide it is in the median."""
+    runs = losses.table().query("source == 'desk' and set == 'isodepth_isoflop' and seed <= 314")
+    runs = runs.rename(columns={"N_once": "n_once", "N_rec": "n_rec"}).reset_index(drop=True)
+    logs = np.log(runs["loss"])
+    spread = logs.groupby([runs["budget"], runs["r"], runs["width"]]).transform("std")
+    spread = np.sqrt((spread**2).groupby(runs["budget"]).transform("mean"))
+    coupled = fits.fit_joint(*readings.joint_arrays(runs), coupling="free")
+    exact = coupled.predict(*coupled.inputs)
+
+    joint_law = function("recurrence_exponent", "joint_law")
+    phi_and_drift = function("recurrence_exponent", "phi_and_drift")
+    rests_on_what = function("recurrence_exponent", "rests_on_what", joint_law=joint_law, phi_and_drift=phi_and_drift)
+    without = runs.assign(loss=exact)
+    limit = phi_and_drift([joint_law(without)], without).iloc[0]
+    phi = coupled.params["phi"]
+    truth = pd.Series(
+        coupled.params | {"phi, lower half": phi, "phi, upper half": phi, "drift": 0, "drift, all free": 0}
+    )
+    rows = []
+    for seed in range(sets):
+        noise = np.random.default_rng(seed).normal(0, spread)
+        found = rests_on_what(runs.assign(loss=exact * np.exp(noise)), 1, resamples, seed)
+        for way in ("signs", "cells", "seeds"):
+            low, high = found[f"{way} low"], found[f"{way} high"]
+            held = {name: (low <= of) & (of <= high) for name, of in (("truth", truth[low.index]), ("limit", limit))}
+            rows.append(pd.DataFrame({**held, "width": high - low}).assign(way=way).rename_axis("of"))
+    by = pd.concat(rows).groupby(["of", "way"], sort=False)
+    return by[["truth", "limit"]].mean().assign(width=by["width"].median())
 
 
 if __name__ == "__main__":

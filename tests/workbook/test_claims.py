@@ -1,6 +1,8 @@
 """A verdict follows from the interval over seeds, and the notebook that the ledger names reports each claim."""
 
 import ast
+import dataclasses
+import json
 import math
 import re
 
@@ -88,6 +90,44 @@ def test_the_widest_margin_counts():
     assert claim("value", value=2.0, effect=0.7).margin == 0.7
     assert claim("tie").margin == 0.01
     assert claim("value", value=2.0, uncertainty=0.01, replicates="exact", effect=0.0).margin == 0.01
+
+
+OF_SEEDS = [0.03, 0.05, 0.04, 0.04]  # 0.04, 95 % [.027, .053]
+
+
+@pytest.mark.parametrize(
+    ("half", "form", "verdicts", "reason"),  # of the resamples' interval about .04, by the coupled law
+    [
+        (0.02, 0.05, (REPRODUCED, REPRODUCED), ""),
+        (0.02, 0.01, (REPRODUCED, UNRESOLVED), claims.FORM),  # .03 off
+        (0.06, 0.05, (REPRODUCED, REPRODUCED), claims.LESS),
+        (0.06, 0.01, (REPRODUCED, UNRESOLVED), claims.LESS),
+    ],
+)
+def test_a_claim_judged_by_resamples_is_judged_by_seeds_and_form_beside_it(half, form, verdicts, reason, reported):
+    """By Student's t, and by that widened on both sides; and what the ledger says stays as it is."""
+    draws = np.linspace(0.04 - half, 0.04 + half, 201).tolist()
+    plain = reported([0.04], RESAMPLED, draws=draws)
+    found = reported([0.04], RESAMPLED, draws=draws, by_seed=OF_SEEDS, by_form={"": form})
+    assert dataclasses.replace(found, by_seed={}, by_form={}) == plain and claims.by_seeds(RESAMPLED, plain) is None
+    both = claims.by_seeds(RESAMPLED, found)
+    mean, low, high = mean_and_interval(OF_SEEDS)
+    assert both.seeds == (verdicts[0], (mean, low, high)) and both.reason == reason
+    off = abs(form - 0.04)
+    assert both.form[0] == verdicts[1] and both.form[1] == pytest.approx((mean, low - off, high + off))
+    assert both == claims.by_seeds(RESAMPLED, json.loads(json.dumps(vars(found))))  # as data
+
+
+def test_seeds_may_scatter_more_and_one_without_a_number_judges_nothing(reported):
+    draws = np.linspace(0.03, 0.05, 201).tolist()
+    assert reported([0.04], RESAMPLED, draws=draws).first == REPRODUCED
+    for numbers, expected in (([-0.02, 0.1, 0.04, 0.04], claims.MORE), ([0.04, math.nan, 0.04], None), ([0.04], None)):
+        both = claims.by_seeds(RESAMPLED, reported([0.04], RESAMPLED, draws=draws, by_seed=numbers))
+        assert (both and both.reason) == expected
+    with pytest.raises(InputError, match="by_seed: give it for each of the values"):
+        reported([0.04], RESAMPLED, draws=draws, by_seed={"b": [0.04, 0.05]})
+    with pytest.raises(InputError, match="the replicates are resamples"):
+        reported([0.04, 0.05], by_seed=[0.04, 0.05])
 
 
 @pytest.fixture

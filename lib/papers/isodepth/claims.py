@@ -15,10 +15,15 @@ T = TypeVar("T")
 
 
 def of_frontier(
-    grid: pd.DataFrame, repeated: pd.DataFrame, families: dict[int, pd.DataFrame], resamples: int, seed: int
+    grid: pd.DataFrame,
+    repeated: pd.DataFrame,
+    families: dict[int, pd.DataFrame],
+    resamples: int,
+    seed: int,
+    coupling: float | str = 1,
 ) -> list[Reported]:
     """What each recurrence's own law and the parabolas say of ``grid``, and of so many that might have been; repeated:
-    runs of the same cell and width, by which the noise of seeds is known too."""
+    runs of the same cell and width, by which the noise of seeds is known too; coupling: of the laws."""
     by_laws = {
         "000-r2-trails-the-plain-frontier": ("r = 2", "nats", ""),
         "000-r4-trails-the-plain-frontier": ("r = 4", "nats", ""),
@@ -51,7 +56,7 @@ def of_frontier(
     def of_vertices(runs: pd.DataFrame) -> readings.Margins:
         return readings.every_gap(readings.optima(runs)) | readings.flatter(runs)
 
-    own = readings.own_laws(grid)
+    own = readings.own_laws(grid, coupling)
     laws = [own, *fresh_fits(own, resamples, seed)]
     grids = [grid, *readings.fresh_runs(grid, repeated, resamples, seed)]
     return [*_each(by_laws, of_laws, laws), *_each(by_parabolas, of_vertices, grids)]
@@ -119,7 +124,9 @@ def of_probes(
         compared("000-hyper-connections-lower-loss", lower_too, "nats", "mean over widths"),
         *(compared(id, {"": numbers}, unit, note) for id, (numbers, unit) in of_fits.items()),
         compared(
-            "000-truncated-r2-fits-worst", readings.worst_fitted(sets["truncated"], 2, seed), "octaves of rms residual"
+            "000-truncated-r2-fits-worst",
+            readings.worst_fitted(drawn["truncated"][0], sets["truncated"], 2, seed),
+            "octaves of rms residual",
         ),
         compared("000-truncated-phi-without-r2", {"": without["phi"]}, "phi"),
         compared("000-truncated-fit-without-r2", {"": without["r2"]}, "R^2"),

@@ -29,6 +29,7 @@ from lib.figures.style import (
     row_of_panels,
     shades,
 )
+from lib.fit import r2_of_gaps
 
 COMMA = ",\n"  # in a title: beside each other there is no room for "hyper-connections, as printed"
 #: how seaborn draws points: as plot does markers of 3.5 points, above the grid
@@ -114,10 +115,12 @@ def probed_constants(found: dict[str, pd.DataFrame], printed: dict[tuple[str, st
 
 
 def predicted_against_measured(panels: dict[str, Any]) -> Figure:
-    """000, Figs. 8 and 10: predicted against measured loss, one panel a fit. panels: title -> (fit, runs)."""
+    """000, Figs. 8 and 10: predicted against measured loss, one panel a fit; R2 is of losses, of a joint law's also of
+    gaps to r = 1. panels: title -> (fit, runs)."""
     parts = []
     for title, (fit, runs) in panels.items():
-        quality = f"$R^2$ = {fit.r2:.3f}\nrms {fit.rms_residual:.3f} nats"
+        of_gaps = f", of gaps {r2_of_gaps(fit, runs[['budget', 'width']]):.2f}" if "r" in fit.law.inputs else ""
+        quality = f"$R^2$ = {fit.r2:.3f}{of_gaps}\nrms {fit.rms_residual:.3f} nats"
         parts.append(
             runs.assign(predicted=runs["loss"] * np.exp(fit.residuals), of=f"{title.replace(', ', COMMA)}\n{quality}")
         )

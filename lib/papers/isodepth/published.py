@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from lib.base.errors import InputError
 from lib.base.statistics import percentile_interval
-from lib.fit import isoflop
+from lib.fit import isoflop, r2_of_gaps
 from lib.fit.fits import Fit, bootstrap, fit_joint, fresh_fits, split
 from lib.flops import count
 from lib.papers.isodepth import readings
@@ -147,7 +147,8 @@ def measured(table: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
         draws["a_D"] = draws["beta"] / (draws["alpha"] + draws["beta"])
         for number, value in {**fit.params, "a_D": readings.a_D(fit)}.items():
             rows[name, number] = (value, *percentile_interval(draws[number]))
-        rows |= {(name, number): (value, np.nan, np.nan) for number, value in _quality(own, fit).items()}
+        quality = _quality(own, fit) | {"R2 of gaps": r2_of_gaps(fit, own[["budget", "width"]])}
+        rows |= {(name, number): (value, np.nan, np.nan) for number, value in quality.items()}
     grid = sets(table)["all"]
     for phi in (0.0, 1.0):
         rows["all", f"R2, phi = {phi:g}"] = (fit_joint(*readings.joint_arrays(grid), phi=phi).r2, np.nan, np.nan)
@@ -172,15 +173,17 @@ def _quality(own: pd.DataFrame, fit: Fit) -> dict[str, float]:
 
 
 def beside(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """``measured`` by some accountings beside what the paper prints: one row a printed number."""
+    """``measured`` by some accountings beside what the paper prints: one row a printed number, and below each R2 of
+    losses that of gaps."""
+    rows = [(runs, x) for runs, number in PRINTED for x in [number, "R2 of gaps"][: 1 + (number == "R2")]]
     printed = pd.DataFrame(
-        PRINTED.values(),
-        pd.MultiIndex.from_tuples(PRINTED, names=["runs", "number"]),
+        [PRINTED.get(row, [None] * 4) for row in rows],
+        pd.MultiIndex.from_tuples(rows, names=["runs", "number"]),
         ["where", "paper", "paper low", "paper high"],
     )
     return printed.join(
         [own.add_prefix(f"{name} ").rename(columns={f"{name} value": name}) for name, own in found.items()]
-    )
+    ).dropna(how="all")
 
 
 # ---- noise and misfit ------------------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import spearmanr
 
 from lib.base.statistics import percentile_interval
@@ -85,10 +86,11 @@ def fresh_runs(runs: pd.DataFrame, repeated: pd.DataFrame, n: int, seed: int) ->
 # ---- each recurrence by its own law ----------------------------------------------------------------------------------
 
 
-def own_laws(runs: pd.DataFrame) -> dict[int, Fit]:
+def own_laws(runs: pd.DataFrame, coupling: float | str = 1) -> dict[int, Fit]:
     """r -> its Chinchilla law (000, Table 1); those with too few runs are left out."""
     groups: dict[Any, pd.DataFrame] = dict(iter(runs.groupby("r")))
-    return {r: fit_chinchilla(own["N"], own["D"], own["loss"]) for r, own in groups.items() if len(own) > 5}
+    given = {r: (own["N"], own["D"], own["loss"]) for r, own in groups.items() if len(own) > 5}
+    return {r: fit_chinchilla(*arrays, coupling=coupling) for r, arrays in given.items()}
 
 
 def matched_gap(runs: pd.DataFrame, noise: Noise, seed: int) -> np.ndarray:
@@ -201,20 +203,23 @@ def joint_quality(fits: Sequence[Fit], runs: pd.DataFrame, seed: int) -> dict[st
 
 def held_phi_margin(fits: Sequence[Fit], runs: pd.DataFrame) -> list[float]:
     """R2 with phi held at 0 less R2 with phi held at 1 (000, Table 2), and on fresh grids (``joint_fits``)."""
-    losses = [own.loss for own in fits]
-    zero, one = (refits(fit_joint(*joint_arrays(runs), phi=phi), losses) for phi in (0.0, 1.0))
+    losses, coupling = [own.loss for own in fits], "free" if fits[0].law.coupled else 1
+    zero, one = (refits(fit_joint(*joint_arrays(runs), phi=phi, coupling=coupling), losses) for phi in (0.0, 1.0))
     return [a.r2 - b.r2 for a, b in zip(zero, one, strict=True)]
 
 
-def phi_of_parts(fits: Sequence[Fit], parts: Iterable[np.ndarray]) -> np.ndarray:
+def phi_of_parts(
+    fits: Sequence[Fit], parts: Iterable[np.ndarray], weights: ArrayLike = 1.0, free: Collection[str] = ("phi", "E")
+) -> np.ndarray:
     """phi of each part of the runs, and on fresh grids (``joint_fits``), which are made with one phi [parts, fits].
-    A part moves phi and E alone; a half of a small grid does not identify the rest, which is the whole grid's. parts:
-    which of the runs."""
-    held = {name: [own.params[name] for own in fits] for name in fits[0].params if name not in ("phi", "E")}
-    phis = []
+    A part moves what is ``free``; a half of a small grid does not identify the rest, which is the whole grid's. parts:
+    which of the runs; weights: how often each fit counts a run [fits, runs]."""
+    held = {name: [own.params[name] for own in fits] for name in fits[0].params if name not in free}
+    counts, phis = np.broadcast_to(weights, (len(fits), len(fits[0].loss))), []
     for part in parts:
         first = dataclasses.replace(fits[0], inputs=[x[part] for x in fits[0].inputs], loss=fits[0].loss[part])
-        phis.append([own.params["phi"] for own in refits(first, [own.loss[part] for own in fits], **held)])
+        own_losses = [own.loss[part] for own in fits]
+        phis.append([own.params["phi"] for own in refits(first, own_losses, counts[:, part], **held)])
     return np.array(phis)
 
 
@@ -288,18 +293,17 @@ def without(fits: list[Fit], runs: pd.DataFrame, r: int) -> dict[str, np.ndarray
     phi moves, and how much less of the losses' variance is left (000, Table 3). Fresh grids are made with one phi for
     all r, so that theirs counts from the move that was found."""
     rest = (runs["r"] != r).to_numpy()
-    part = fit_joint(*joint_arrays(runs[rest]))
+    part = fit_joint(*joint_arrays(runs[rest]), coupling="free" if fits[0].law.coupled else 1)
     parts = [part, *refits(part, [own.loss[rest] for own in fits[1:]])]
     moves = np.array([b.params["phi"] - a.params["phi"] for a, b in zip(fits, parts, strict=True)])
     moves[1:] += moves[0]
     return {"phi": moves, "r2": np.array([b.r2 - a.r2 for a, b in zip(fits, parts, strict=True)])}
 
 
-def worst_fitted(runs: pd.DataFrame, r: int, seed: int) -> dict[str, np.ndarray]:
+def worst_fitted(fit: Fit, runs: pd.DataFrame, r: int, seed: int) -> dict[str, np.ndarray]:
     """By how many octaves the root mean square of one r's residuals about the joint law exceeds that of each other r,
     and draws of that for residuals that are independent and normal, of a variance for each r (the F distribution)."""
-    random, fit = np.random.default_rng(seed), fit_joint(*joint_arrays(runs))
-    spread = {}
+    random, spread = np.random.default_rng(seed), {}
     for of, own in pd.Series(fit.residuals**2, runs.index).groupby(runs["r"]):
         drawn = np.sqrt(len(own) / random.chisquare(len(own), DRAWS))
         spread[of] = np.sqrt(own.mean()) * np.append(1.0, drawn)

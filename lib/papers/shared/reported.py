@@ -44,6 +44,29 @@ def read_off(read: Callable[[T], Mapping[str, float]], every: Sequence[T]) -> di
     return {name: [of[name] for of in margins] for name in margins[0]}
 
 
+def rests_on(
+    reported: Iterable[Reported],
+    read: Callable[[pd.DataFrame, float | str], Iterable[Reported]],
+    runs: pd.DataFrame,
+    seeds: Sequence[int],
+) -> dict[str, dict[str, Any]]:
+    """Claim -> the arguments of ``nb.claim`` that say what its interval rests on. read: what is ``reported``, of some
+    runs and by laws of a coupling, as ``fit_joint`` takes it; it is asked of the runs of each seed by themselves, and
+    of all runs by the coupled law. Where that changes nothing no law was read."""
+
+    def numbers(of: pd.DataFrame, coupling: float | str) -> dict[str, dict[str, float]]:
+        return {one.id: {name: x for name, (x,) in one.values.items()} for one in read(of, coupling)}
+
+    each, form = [numbers(runs[runs["seed"] == seed], 1) for seed in seeds], numbers(runs, "free")
+    return {
+        one.id: {
+            "by_seed": {name: [own[one.id].get(name, np.nan) for own in each] for name in one.values},
+            "by_form": {name: form[one.id][name] for name, (x,) in one.values.items() if form[one.id][name] != x},
+        }
+        for one in reported
+    }
+
+
 def with_intervals(found: pd.DataFrame, drawn: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Each column of a table with its 95 % interval over such tables of what might have been: x, x low, x high."""
     ends = np.quantile(np.array([*drawn], dtype=float), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)

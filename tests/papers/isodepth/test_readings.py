@@ -176,6 +176,13 @@ def test_phi_drifts_where_the_halves_differ(published):
     whole = dataclasses.replace(fits[0], loss=moved["loss"].to_numpy())  # its law, their losses
     drifts = readings.drift_of_phi([whole, *fits[1:]], moved)
     np.testing.assert_allclose(drifts, 0.7 - 0.459, atol=1e-4)  # draws count from what was found
+    counts = np.where(high & (published["r"] == 8), 0, 1)[None]  # what does not count does not move it
+    moved.loc[counts[0] == 0, "loss"] = 9.0
+    whole = dataclasses.replace(whole, loss=moved["loss"].to_numpy())
+    (phis,) = readings.phi_of_parts([whole], [high.to_numpy()], counts)
+    assert phis == pytest.approx([0.7], abs=1e-4)
+    (phis,) = readings.phi_of_parts([whole], [~high.to_numpy()], free=whole.params)  # by itself
+    assert phis == pytest.approx([0.459], abs=1e-4)
 
 
 def test_a_shift_of_phi_is_found_with_and_without_the_other_constants(published, published_fit):
@@ -214,9 +221,10 @@ def test_without_the_runs_that_do_not_fit_the_law_fits_better(published):
 def test_the_worst_fitted_recurrence_is_told_by_its_residuals(published):
     noise = 0.01 * (-1) ** np.arange(len(published)) * np.where(published["r"] == 2, 4, 1)
     runs = published.assign(loss=published["loss"] * np.exp(-noise))
-    found = readings.worst_fitted(runs, 2, 0)
+    fit = fit_joint(*readings.joint_arrays(runs))
+    found = readings.worst_fitted(fit, runs, 2, 0)
     assert [*found] == ["r = 1", "r = 4", "r = 8"]
-    residuals = pd.Series(fit_joint(*readings.joint_arrays(runs)).residuals, runs.index)
+    residuals = pd.Series(fit.residuals, runs.index)
     rms = (residuals**2).groupby(runs["r"]).mean() ** 0.5
     assert found["r = 4"][0] == pytest.approx(np.log2(rms[2] / rms[4])) and found["r = 4"][0] > 1
     spread = 0.5 * np.log2(scipy.stats.f.ppf([0.025, 0.975], 29, 29))  # 29 runs each

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.papers.shared.reported import Reported, compared, comparisons, exact, read_off, with_intervals
+from lib.papers.shared.reported import Reported, compared, comparisons, exact, read_off, rests_on, with_intervals
 from lib.workbook import claims
 from tests.workbooks import a_notebook
 
@@ -14,6 +14,24 @@ def test_an_estimate_comes_first_and_its_draws_after_it():
     one = compared("x", drawn | {"c": np.array([3, 4, 5])}, "nats", "a note")
     values, draws = {"a": [1.0], "b": [2.0], "c": [3.0]}, {"a": [0.9, 1.1], "b": [1.8, 2.2], "c": [4.0, 5.0]}
     assert one == Reported("x", values, draws, "nats", "a note")
+
+
+def test_what_an_interval_rests_on_is_read_off_each_seed_and_off_the_coupled_law(tmp_path):
+    runs = pd.DataFrame({"seed": [1, 2, 1, 2], "loss": [1.0, 2.0, 3.0, 5.0]})
+
+    def read(of, coupling):  # the first by a law, the second without one
+        mean = of["loss"].mean()
+        yield compared("000-phi", {"": [mean + 10 * (coupling == "free"), 0.0]}, "phi")
+        yield compared("000-no-crossover", {x: [mean, 0.0] for x in ("a", "b") if of["loss"].max() > 4 or x == "a"}, "")
+
+    found = rests_on([*read(runs, 1)], read, runs, [2, 1])
+    assert found["000-phi"] == {"by_seed": {"": [3.5, 2.0]}, "by_form": {"": 12.75}}
+    by_seed = found["000-no-crossover"].pop("by_seed")
+    assert found["000-no-crossover"] == {"by_form": {}} and by_seed["a"] == [3.5, 2.0]
+    assert by_seed["b"][0] == 3.5 and np.isnan(by_seed["b"][1])  # seed 1 has none
+    nb = a_notebook("recurrence_exponent", tmp_path)
+    finding = nb.claim("000-phi", [2.75], [1, 2], "phi", "", [2.0, 3.0], **found["000-phi"])
+    assert (finding.by_seed, finding.by_form) == ({"": [3.5, 2.0]}, {"": 12.75})
 
 
 def test_a_notebook_takes_it_as_it_is(tmp_path):
