@@ -81,22 +81,25 @@ def best_of_others(losses: pd.DataFrame, seed: int) -> Any:
     return losses.at[seed, others.idxmin()] if others.notna().any() else np.nan
 
 
-def growths(runs: pd.DataFrame, seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Of each seed's own optima, in octaves: how far the one at the largest budget lies above the fewest loops looped
-    with, and how far mean_loops* rises with an octave of the budget, from the least budget to the largest.
-
-    An optimum outside the loops trained counts as their end, which understates both; nan where both budgets have theirs
-    at the same end, or a seed has not both."""
-    fewest, low, high = runs.loc[runs["mean_loops"] > 1, "mean_loops"].min(), runs["budget"].min(), runs["budget"].max()
-    each = pd.concat({seed: optima(own).set_index("budget") for seed, own in runs.groupby("seed")}, names=["seed"])
-    first, last = (each[each.index.get_level_values("budget") == budget] for budget in (low, high))
-    first, last = (some.droplevel("budget").reindex([*seeds]) for some in (first, last))
-    same_end = (first["mean_loops"] == last["mean_loops"]) & first["inside"].ne(True) & last["inside"].ne(True)
-    rise = np.log2(last["mean_loops"] / first["mean_loops"]) / np.log2(high / low)
-    return {
-        "above the fewest": np.log2(last["mean_loops"] / fewest).tolist(),
-        "with the budget": rise.mask(same_end).tolist(),
+def gaps_to_fixed_depth(runs: pd.DataFrame, seeds: Sequence[int]) -> pd.DataFrame:
+    """By how much the best looped model lies below fixed depth: a row a seed, a column a budget that has both."""
+    every = runs.pivot(index="seed", columns=["budget", "mean_loops"], values="loss").reindex([*seeds])
+    both = {budget: every[budget] for budget in runs["budget"].unique() if {1} < {*every[budget]}}
+    gaps = {
+        budget: [losses.at[seed, 1] - best_of_others(losses.drop(columns=1), seed) for seed in seeds]
+        for budget, losses in both.items()
     }
+    return pd.DataFrame(gaps, index=pd.Index(seeds, name="seed"))
+
+
+def above_twice_the_fewest(looped: pd.DataFrame, seeds: Sequence[int]) -> list[float]:
+    """At the largest budget, what each seed's loss at the fewest loops lies above that at twice as many; nan where one
+    of the two is not trained."""
+    top, fewest = looped[looped["budget"] == looped["budget"].max()], looped["mean_loops"].min()
+    losses = top.pivot(index="seed", columns="mean_loops", values="loss").reindex(
+        index=[*seeds], columns=[fewest, 2 * fewest]
+    )
+    return (losses[fewest] - losses[2 * fewest]).tolist()
 
 
 def exponents(runs: pd.DataFrame, column: str, seeds: Sequence[int]) -> list[float]:
@@ -121,13 +124,13 @@ def best_by_law(p: LoopGrid, width: int, fit: Fit) -> pd.DataFrame:
 
 
 def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed: int) -> pd.DataFrame:
-    """The law of all looped runs of a size that has a single grid: its a, b and E, and ``error``, its prediction of the
+    """The law of all looped runs of a size that has a single grid: its constants, and ``error``, its prediction of the
     held-out runs less their loss in percent of it. The first row is the law's; the others are those of fresh grids: the
     law's own predictions, with noise as large as it leaves over (``fits.fresh_fits``); held-out losses get noise of a
     run, too. nan where the size is not trained."""
     looped = runs[runs["mean_loops"] > 1]
     if len(looped) <= 5 or held_out.empty:  # the law has five constants
-        return pd.DataFrame(np.nan, range(1 + resamples), ["a", "b", "E", "error"])
+        return pd.DataFrame(np.nan, range(1 + resamples), [*"abEAB", "error"])
     law = fit_parcae(looped["n_eff"], looped["D"], looped["loss"])
     laws = [law, *(grid[0] for grid in fresh_fits({0: law}, resamples, seed))]
     noise = np.sqrt(noise_of({0: law}).variance)
@@ -136,7 +139,7 @@ def of_one_grid(runs: pd.DataFrame, held_out: pd.DataFrame, resamples: int, seed
     off = [
         100 * (fit.predict(held_out["n_eff"], held_out["D"]) / of - 1) for fit, of in zip(laws, measured, strict=True)
     ]
-    return pd.DataFrame([fit.params for fit in laws]).assign(error=np.mean(off, axis=1))[["a", "b", "E", "error"]]
+    return pd.DataFrame([fit.params for fit in laws]).assign(error=np.mean(off, axis=1))[[*"abEAB", "error"]]
 
 
 # ---- scores, and what the papers say of them -------------------------------------------------------------------------

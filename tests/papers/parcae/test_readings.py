@@ -1,6 +1,7 @@
 """What is read off 001's runs is that of known curves, of made-up answers worked out by hand, and of steps timed in
 turns; every run of the loop grid costs its budget."""
 
+import itertools
 import math
 import time
 from types import SimpleNamespace
@@ -84,6 +85,8 @@ def test_optima_and_their_exponents():
     assert optima["inside"].all()
     slope, bounds = isoflop.exponent(optima, "mean_loops")
     assert [slope, *bounds] == pytest.approx([0.4] * 3)
+    runs = pd.concat([parabolas(), parabolas(0.2).assign(seed=2)])
+    assert readings.exponents(runs, "mean_loops", [1, 2, 3]) == pytest.approx([0.4, 0.2, np.nan], nan_ok=True)
 
 
 def test_an_optimum_outside_the_loops_trained_does_not_count():
@@ -99,13 +102,8 @@ def test_an_optimum_outside_the_loops_trained_does_not_count():
     assert isoflop.exponent(readings.optima(parabolas()).iloc[:2], "D")[1] == (-np.inf, np.inf)
 
 
-def gaps(runs, seeds) -> pd.DataFrame:
-    """By seed and budget, as the notebook has them."""
-    return run("looping_isoflop", "def gaps_to_fixed_depth(", of_size={64: runs}, p={"seeds": seeds}).gaps[64]
-
-
 def test_gaps_are_positive_where_looping_is_better():
-    runs = parabolas()
+    runs, gaps = parabolas(), readings.gaps_to_fixed_depth
     losses = runs.pivot(index="mean_loops", columns="budget", values="loss")
     found = gaps(runs, [1]).loc[1]
     assert (found > 0).all() and found.tolist() == pytest.approx((losses.loc[1] - losses.loc[2:].min()).tolist())
@@ -122,17 +120,23 @@ def test_gaps_are_positive_where_looping_is_better():
     assert abs(found.mean(axis=None)) < 0.15  # the least of three losses lies .85 lower
 
 
-def test_growth_is_of_each_seed_and_has_no_number_where_both_budgets_are_at_an_end():
-    runs = pd.concat([parabolas(), parabolas(0.2).assign(seed=2)])
-    found = readings.growths(runs, [1, 2, 3])
-    assert found["with the budget"][:2] == pytest.approx([0.4, 0.2])
-    assert found["above the fewest"][:2] == pytest.approx([np.log2(4 * 8**0.4 / 2), np.log2(4 * 8**0.2 / 2)])
-    assert np.isnan(found["with the budget"][2]) and np.isnan(found["above the fewest"][2])
-    assert readings.exponents(runs, "mean_loops", [1, 2]) == pytest.approx([0.4, 0.2])
-    assert np.isnan(readings.exponents(runs, "mean_loops", [3])).all()
-    few = parabolas(loops=(1, 12, 14, 16))  # all want fewer
-    found = readings.growths(few, [1])
-    assert found["above the fewest"] == [0] and np.isnan(found["with the budget"][0])
+def test_a_gap_that_closes_has_the_slope_it_was_made_with():
+    """In the logarithm of the budget, one at each of two seeds; and none at a single budget."""
+    cells = itertools.product([1e11, 2e11, 8e11], (1, 2), (7, 8))
+    runs = pd.DataFrame(cells, columns=["budget", "mean_loops", "seed"])
+    closed = runs["seed"].map({7: 0.01, 8: 0.012}) * np.log(runs["budget"] / 1e11)
+    runs["loss"] = 2 + (runs["mean_loops"] > 1) * (0.025 - closed)
+    some, few = (run("looping_isoflop", "def with_intervals(", of_size={64: own}, p={"seeds": [7, 8]}).told[64]
+                 for own in (runs, runs[:4]))  # fmt: skip
+    assert some.iloc[-1].tolist() == pytest.approx(mean_and_interval([0.01, 0.012]))
+    assert some.iloc[0, 0] == few.iloc[0, 0] == pytest.approx(-0.025) and few.iloc[-1].isna().all()
+
+
+def test_the_fewest_loops_are_compared_with_twice_as_many_at_the_largest_budget():
+    looped = parabolas().query("mean_loops > 1")
+    two, four = (0.2 * np.log(mu / (4 * 8**0.4)) ** 2 for mu in (2, 4))
+    assert readings.above_twice_the_fewest(looped, [1]) == pytest.approx([two - four])
+    assert np.isnan(readings.above_twice_the_fewest(looped.query("mean_loops != 4"), [1])).all()
 
 
 @pytest.mark.long
@@ -173,10 +177,12 @@ def test_every_seeds_law_is_asked_for_its_own_held_out_run():
     runs = on_a_law()
     looped = pd.concat([runs.assign(seed=3), runs[:5].assign(seed=4), runs.assign(seed=5)])
     others = runs[:1].assign(loss=runs["loss"] / 1.01, seed=3)
-    found = run("looping_isoflop", "COEFFICIENTS = 5", looped={64: looped}, others=others, p={"seeds": [3, 4, 5]})
-    assert [*found.by_seed[64]] == [3, 5]  # the law has as many constants as seed 4 has runs
-    assert found.by_seed[64][3].params == pytest.approx(TRUTH, rel=1e-3)
-    assert found.off[64][0] == pytest.approx(1.0, abs=1e-3) and np.isnan(found.off[64][1:]).all()
+    found = run("looping_isoflop", "def of_seed(", looped={64: looped}, others=others, p={"seeds": [3, 4, 5]}).by_seed[
+        64
+    ]
+    assert found["a"].isna().tolist() == [False, True, False]  # the law has as many constants as seed 4 has runs
+    assert found.loc[3, [*TRUTH]].to_dict() == pytest.approx(TRUTH, rel=1e-3)
+    assert found["error"][3] == pytest.approx(1.0, abs=1e-3) and found["error"][1:].isna().all()
 
 
 def test_held_out_runs_are_those_of_the_sizes_notebook():
