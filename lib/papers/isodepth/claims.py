@@ -35,10 +35,12 @@ def of_frontier(
         "000-gap-flattens-at-the-top": ("flat", "nats below .006", ""),
         "000-looped-optimum-is-wider": ("wider", "octaves of width", "r = 4"),
         "000-looped-optimum-has-fewer-parameters": ("fewer", "octaves of N", ""),
+        "000-looped-optimum-has-fewer-tokens": ("fewer tokens", "octaves of D*", "r = 4"),
         "000-looping-wants-more-tokens": ("tokens", "octaves of D*/N*", ""),
         "000-data-exponent-plain": ("a_D, r = 1", "a_D", ""),
         "000-data-exponent-looped": ("a_D", "a_D", ""),
         "000-looped-data-exponent-is-larger": ("a_D, larger", "a_D", ""),
+        "000-parameter-exponents-are-alike": ("alpha", "alpha", ""),
         "000-own-laws-fit": ("unexplained", "1 - R^2", ""),
         "000-own-laws-residuals": ("largest residual", "nats", ""),
     }

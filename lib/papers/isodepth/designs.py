@@ -188,19 +188,19 @@ def _rounded(rate: float) -> float:
 
 # ---- the paper's own -------------------------------------------------------------------------------------------------
 
-#: the joint law of 000 at full precision (its project page), which counts the injection once; its widths / 64 per
-#: budget
+#: the joint law of 000 at full precision (its project page), which counts the injection once
 PUBLISHED = dict(A=28.027, B=915.82, E=1.56773, alpha=0.19924, beta=0.36863, phi=0.459)
+#: Table 6: budget -> s = d / 64 -> the tokens that it buys at r = 1, in billions
 PUBLISHED_WIDTHS = {
-    4.64e17: (6, 8, 10, 12),
-    1e18: (6, 8, 10, 12, 14),
-    2.15e18: (8, 10, 12, 14, 16),
-    4.64e18: (10, 12, 14, 16, 18, 20),
-    1e19: (12, 16, 18, 20, 24),
-    2.15e19: (18, 24, 28, 34),
+    4.64e17: {6: 0.98, 8: 0.64, 10: 0.45, 12: 0.34},
+    1e18: {6: 2.10, 8: 1.36, 10: 0.97, 12: 0.72, 14: 0.56},
+    2.15e18: {8: 2.95, 10: 2.08, 12: 1.55, 14: 1.20, 16: 0.96},
+    4.64e18: {10: 4.49, 12: 3.34, 14: 2.59, 16: 2.07, 18: 1.70, 20: 1.42},
+    1e19: {12: 7.13, 16: 4.43, 18: 3.62, 20: 3.05, 24: 2.20},
+    2.15e19: {18: 7.78, 24: 4.71, 28: 3.58, 34: 2.52},
 }
 PUBLISHED_RECURRENCES = (1, 2, 4, 8)
-#: Table 6: s = d / 64 -> unique parameters outside the tables in millions, at each of these recurrences
+#: Table 6: s -> unique parameters outside the tables in millions, at each of these recurrences
 PUBLISHED_SIZES = {
     6: (35.4, 21.5, 14.5, 10.9),
     8: (62.9, 38.3, 25.7, 19.4),

@@ -126,6 +126,7 @@ def cost_of_sharing(optima: pd.DataFrame) -> Margins:
         "flat": {f"r = {r}, {way}": FLAT - sign * x for r, x in top.items() for way, sign in (("up", 1), ("down", -1))},
         "wider": {"": octaves["width"]},
         "fewer": {"": -octaves["N"]},
+        "fewer tokens": {"": -octaves["D"]},
         "tokens": {"": octaves["D"] - octaves["N"]},
     }
 
@@ -148,8 +149,8 @@ def flatter(runs: pd.DataFrame) -> Margins:
 
 
 def of_own_laws(laws: dict[int, Fit]) -> Margins:
-    """The share of the losses' variance that each r's law leaves, its largest residual in nats, a_D, and by how much
-    a_D is larger than that of r = 1."""
+    """The share of the losses' variance that each r's law leaves, its largest residual in nats, a_D, by how much a_D is
+    larger than that of r = 1, and how far alpha differs between every two r."""
     exponents = {r: a_D(fit) for r, fit in laws.items()}
     looped = [r for r in laws if r > 1]
     return {
@@ -158,6 +159,10 @@ def of_own_laws(laws: dict[int, Fit]) -> Margins:
         "a_D, r = 1": {"": exponents[1]},
         "a_D": {f"r = {r}": exponents[r] for r in looped},
         "a_D, larger": {f"r = {r}": exponents[r] - exponents[1] for r in looped},
+        "alpha": {
+            f"r = {a} less {b}": laws[a].params["alpha"] - laws[b].params["alpha"]
+            for a, b in itertools.combinations(laws, 2)
+        },
     }
 
 

@@ -119,11 +119,13 @@ def test_each_recurrence_has_its_law_and_its_cost(published):
         last, before = (found["everywhere"][f"r = {r}, {budget:.3g} FLOPs"] for budget in budgets[:-3:-1])
         assert found["flat"][f"r = {r}, up"] == pytest.approx(0.006 - (last - before)) and last < before
     assert found["tokens"][""] == pytest.approx(1.25 - 4 * found["wider"][""], abs=0.1)
+    assert found["tokens"][""] == pytest.approx(found["fewer"][""] - found["fewer tokens"][""])
     found = readings.of_own_laws(laws)  # what they leave over
     assert max(found["unexplained"].values()) < 1e-6 and max(found["largest residual"].values()) < 1e-4
     assert found["a_D, r = 1"][""] == pytest.approx(0.36863 / (0.36863 + 0.19924), abs=1e-3)
     assert [*found["a_D"]] == [*found["a_D, larger"]] == ["r = 2", "r = 4", "r = 8"]
     assert found["a_D"]["r = 8"] - found["a_D, larger"]["r = 8"] == found["a_D, r = 1"][""]
+    assert len(found["alpha"]) == 6 and [*found["alpha"].values()] == pytest.approx([0.0] * 6, abs=1e-3)  # one law's
 
 
 def test_a_pairs_gap_has_the_noise_of_two_runs():
