@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lib.base.errors import InputError
+from lib.base.errors import InputError, first_line
 from lib.fit import laws
 from lib.fit.fits import Fit, fit, refits
-from lib.fit.laws import AMPLITUDE, CHINCHILLA, EXPONENT, PHI, Law, Terms
+from lib.fit.laws import AMPLITUDE, CHINCHILLA, EXPONENT, Law, Terms
 
 ANY = (-200.0, 200.0)
 
@@ -81,22 +81,6 @@ RIVALS = {
 }
 
 
-def looped(law: Law) -> Law:
-    """A law in N with N = N_once + r^phi N_rec in its place, as 000 has it in Chinchilla's (Eq. 5)."""
-    return dataclasses.replace(
-        law,
-        inputs=("N_once", "N_rec", "r", *law.inputs[1:]),
-        shapes={**law.shapes, "phi": PHI},
-        log_terms=lambda p, n_once, n_rec, r, *others: law.log_terms(
-            p, n_once + np.exp(p["phi"] * np.log(r)) * n_rec, *others
-        ),
-        grids={**{name: grid[::2] for name, grid in law.grids.items()}, "phi": np.array([0.0, 0.5, 1.0])},
-        fixed=("N_once", *law.fixed),
-        may_be_zero=("N_once",),
-        formula=law.formula.replace("N", "(N_once + r^phi N_rec)"),
-    )
-
-
 # ---- the comparison --------------------------------------------------------------------------------------------------
 
 
@@ -110,14 +94,29 @@ class Bakeoff(NamedTuple):
     runs: pd.DataFrame
 
 
+def named(runs: pd.DataFrame | str | Path, names: Mapping[str, str], words: Sequence[str] = ()) -> pd.DataFrame:
+    """A table, a CSV or a Parquet file, its columns under our names. names: ours -> what the table calls it; words: of
+    ours those that are text also where they look like numbers. Raises InputError in a line."""
+    if not isinstance(runs, pd.DataFrame):
+        try:
+            runs = (
+                pd.read_parquet(runs)
+                if Path(runs).suffix == ".parquet"
+                else pd.read_csv(runs, dtype={names.get(word, word): str for word in words})
+            )
+        except Exception as error:  # whatever a reader of either format raises
+            raise InputError(f"path: {runs} cannot be read ({first_line(error)}), give a CSV or Parquet file") from None
+    laws.columns(runs, [*names.values()])
+    return runs.assign(**{ours: runs[theirs] for ours, theirs in names.items()})
+
+
 def read(runs: pd.DataFrame | str | Path, **names: str) -> pd.DataFrame:
     """Runs with columns N, or N_once, N_rec and r where r varies; D; loss, and where there are some budget, cell and
     unique: the means over the seeds of each. names: what a column is called in the table, ``loss="loss_nats"``, say.
 
     N, N_once, N_rec parameters; D and unique tokens; loss nats per token; budget what runs are left out by, else the
     FLOPs 6 N D in steps of a third of a decade. Raises InputError in a line for what is missing."""
-    table = runs if isinstance(runs, pd.DataFrame) else pd.read_csv(runs)
-    table = table.rename(columns={theirs: ours for ours, theirs in names.items()})
+    table = named(runs, names)
     if "N_rec" in table and table["r"].nunique() < 2:  # then phi is in the amplitude
         table = table.assign(N=table["N_once"] + table["N_rec"]).drop(columns="N_rec")
     size = ["N_once", "N_rec", "r"] if "N_rec" in table else ["N"]
@@ -152,7 +151,7 @@ def bakeoff(
     rows, fits = {}, {}
     off: list[pd.DataFrame] = []
     for name in rivals:
-        law = looped(RIVALS[name]) if "N_rec" in frame else RIVALS[name]
+        law = laws.looped(RIVALS[name], None, "N_once", "N_rec") if "N_rec" in frame else RIVALS[name]
         if not {*law.inputs} <= {*frame}:
             continue
         inputs, loss = [frame[x].to_numpy() for x in law.inputs], frame["loss"].to_numpy()

@@ -180,26 +180,33 @@ CHINCHILLA = Law(
 )
 
 
-def joint(phi: float | None = None) -> Law:
-    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5); phi is learned when None."""
+def looped(law: Law, phi: float | None = None, once: str = "n_once", rec: str = "n_rec") -> Law:
+    """A law in N with N = N_once + r^phi N_rec in its place, as 000 has it in Chinchilla's (Eq. 5); phi is learned when
+    None. once, rec: what the inputs are called."""
     phi = None if phi is None else number("phi", phi, PHI)
 
-    def log_terms(
-        p: dict[str, np.ndarray], n_once: np.ndarray, n_rec: np.ndarray, r: np.ndarray, D: np.ndarray
-    ) -> Terms:
+    def log_terms(p: Mapping[str, Any], n_once: np.ndarray, n_rec: np.ndarray, r: np.ndarray, *more: Any) -> Terms:
         worth = np.exp((p["phi"] if phi is None else phi) * np.log(r))  # of the looped parameters
-        return [-p["alpha"] * np.log(n_once + worth * n_rec), -p["beta"] * np.log(D), 0]
+        return law.log_terms(p, n_once + worth * n_rec, *more)
 
-    return Law(
-        "joint" if phi is None else f"joint, phi {phi:g}",
-        ("n_once", "n_rec", "r", "D"),
-        CHINCHILLA.amplitudes,
-        {**CHINCHILLA.shapes, **({"phi": PHI} if phi is None else {})},
-        log_terms,
-        {"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
-        ("n_once",) if phi is None else ("n_once", "r"),
-        ("n_once",),  # a fully looped model runs nothing once
-        f"L = E + A (n_once + r^{'phi' if phi is None else f'{phi:g}'} n_rec)^-alpha + B D^-beta",
+    return dataclasses.replace(
+        law,
+        inputs=(once, rec, "r", *law.inputs[1:]),
+        shapes=law.shapes | ({"phi": PHI} if phi is None else {}),
+        log_terms=log_terms,
+        grids={name: grid[::2] for name, grid in law.grids.items()} | {"phi": np.array([0.0, 0.5, 1.0])},
+        fixed=(once, *law.fixed) if phi is None else (once, "r", *law.fixed),
+        may_be_zero=(once,),  # a fully looped model runs nothing once
+        formula=law.formula.replace("N", f"({once} + r^{'phi' if phi is None else f'{phi:g}'} {rec})"),
+    )
+
+
+def joint(phi: float | None = None) -> Law:
+    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5); phi is learned when None."""
+    return dataclasses.replace(
+        looped(CHINCHILLA, phi),
+        name="joint" if phi is None else f"joint, phi {phi:g}",
+        grids={"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
     )
 
 

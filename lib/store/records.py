@@ -253,6 +253,11 @@ def run_of(case: Mapping[str, Any]) -> str | None:
     return case.get("run", case.get("subject"))
 
 
+def budget_of(label: Iterable[Any]) -> float | None:
+    """The FLOPs that a run's label names, if it names any: no other number in one is as large."""
+    return next((float(x) for x in label if isinstance(x, int | float) and x >= 1e6), None)
+
+
 def add(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured]) -> tuple[int, int]:
     """Keeps those that are no record yet, in a new part; returns how many runs and measurements these were. What a
     process that was killed left of a part goes."""

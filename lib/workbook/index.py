@@ -14,7 +14,6 @@ from lib.workbook import places, plans
 
 #: beside the records of these profiles, whose runs notebooks ask for
 NAME, PROFILES = "index.parquet", ("desk", "addendum", "gpu")
-LEAST_BUDGET = 1e6  # FLOPs; no other number in a label is as large
 COLUMNS = [
     Column("notebook", "text", "one that asks for the run; a run that several ask for has a row with each"),
     Column("label", "text", "what it calls the run there, as a JSON list: the group, then what sets it apart"),
@@ -41,13 +40,12 @@ def index(profile: str) -> pd.DataFrame:
         for label, cfg in plan.labels.items():
             if cfg.key in there:
                 counts = count(cfg.model, cfg.data.context)
-                stated = [x for x in label if isinstance(x, float) and x >= LEAST_BUDGET]
                 rows.append(
                     {
                         "key": cfg.key,
                         "notebook": notebook,
                         "label": json.dumps(label, default=str),
-                        "budget": stated[0] if stated else run_flops(cfg),
+                        "budget": records.budget_of(label) or run_flops(cfg),
                         "n_params": counts.n_params,
                         "n_once": counts.n_once,
                         "n_rec": counts.n_rec,

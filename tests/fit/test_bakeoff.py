@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from lib.fit import bakeoff, fits
-from lib.fit.bakeoff import CHINCHILLA, FARSEER, KAPLAN, REPEATED, RIVALS, looped, read
+from lib.fit.bakeoff import CHINCHILLA, FARSEER, KAPLAN, REPEATED, RIVALS, read
+from lib.fit.laws import looped
 from lib.papers.isodepth.designs import PUBLISHED
 from tests.fit.known import iso_depth_grid, joint_arrays
 from tests.lines import one_line

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib.base.errors import InputError, first_line
+from lib.base.errors import InputError
+from lib.fit.bakeoff import named
+from lib.fit.laws import columns
 from lib.papers.isodepth import published
 from lib.papers.others import runs
 from lib.store import records
@@ -37,25 +39,11 @@ def read(path: Path | str, **names: str) -> pd.DataFrame:
     """A CSV or Parquet file in the columns of ``table``, each by the name that ``names`` give it, or its own: D =
     "D_tokens". N, D and loss have to be there, N perhaps as N_once and N_rec. What else is not stays empty; source and
     set are then the file's name. Raises InputError for what is missing or cannot be."""
-    path = Path(path)
-    try:
-        # a CSV's words also where they look like numbers, as 000 does
-        file = (
-            pd.read_parquet(path)
-            if path.suffix == ".parquet"
-            else pd.read_csv(path, dtype={names.get(name, name): str for name in WORDS})
-        )
-    except Exception as error:  # whatever a reader of either format raises
-        raise InputError(f"path: {path} cannot be read ({first_line(error)}), give a CSV or Parquet file") from None
-    if wrong := [f"{name}={own!r}" for name, own in names.items() if name not in COLUMNS or own not in file]:
-        raise InputError(
-            f"names: {wrong[0]} names a column that is not there: the table has {', '.join(COLUMNS)}, "
-            f"{path.name} {', '.join(map(str, file))}"
-        )
-    found = pd.DataFrame({name: file[names.get(name, name)] for name in COLUMNS if names.get(name, name) in file})
-    if lost := [name for name in NEEDED if name not in found and not (name == "N" and {"N_once", "N_rec"} <= {*found})]:
-        raise InputError(f"{', '.join(lost)}: not in {path.name}, name its column, as in {lost[0]}='...'")
-    for name in found.columns.difference([*WORDS, "split"]):
+    if unknown := names.keys() - {*COLUMNS}:
+        raise InputError(f"{min(unknown)}: is no column of the table, which has {', '.join(COLUMNS)}")
+    path, found = Path(path), named(path, names, WORDS)
+    columns(found, ["D", "loss", *(["N_once", "N_rec"] if {"N_once", "N_rec"} <= {*found} else ["N"])])
+    for name in found.columns.intersection(COLUMNS).difference([*WORDS, "split"]):
         x = pd.to_numeric(found[name], errors="coerce").astype("float64")
         possible = (x % 1 == 0) if name in WHOLE else x.between(0, 1e99, "right" if name in NEEDED else "both")
         if (bad := ~possible & (found[name].notna() | (name == "loss"))).any():
@@ -104,7 +92,7 @@ def _recorded(folder: Path, profile: str) -> pd.DataFrame:
     )
     return both.assign(
         source=profile,
-        budget=both["label"].str.extract(r"\b(\d{7,}(?:\.\d+)?|[\d.]+e\+\d+)[,\]]")[0],  # nothing else is as large
+        budget=both["label"].map(json.loads).map(records.budget_of),
         arm=[*map(_arm, both["label"], both["width"], both["r"], both["seed"])],
     )
 

@@ -176,10 +176,10 @@ def test_parameters_in_two_parts_are_their_sum(tmp_path):
 @pytest.mark.parametrize(
     "text, names, words",
     [
-        ("N,tokens,loss\n1,2,3\n", {}, ["D", "a.csv", "D='...'"]),
-        ("once,loss\n1,3\n", {"N_once": "once"}, ["N, D"]),
-        ("N,D,loss\n1,2,3\n", {"D": "tokens"}, ["names", "D='tokens'", "N, D, loss"]),
-        ("N,D,loss\n1,2,3\n", {"flops": "D"}, ["names", "flops='D'", "FLOPs"]),
+        ("N,tokens,loss\n1,2,3\n", {}, ["D", "N, tokens, loss"]),
+        ("once,D,loss\n1,2,3\n", {"N_once": "once"}, ["N", "D, loss"]),
+        ("N,D,loss\n1,2,3\n", {"D": "tokens"}, ["tokens", "N, D, loss"]),
+        ("N,D,loss\n1,2,3\n", {"flops": "D"}, ["flops", "FLOPs"]),
         ("N,D,loss\n1,2,3\n1,2,\n", {}, ["loss", "row 1"]),
         ("N,D,loss\n1,2,3\n1,2,4\n0,2,4\n", {}, ["N", "row 2"]),
         ("N,D,loss\n1,2,3\nmany,2,4\n", {}, ["N", "row 1"]),
