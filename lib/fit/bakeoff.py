@@ -152,7 +152,7 @@ def bakeoff(
     rows, fits = {}, {}
     off: list[pd.DataFrame] = []
     for name in rivals:
-        law = laws.looped(RIVALS[name], None, "N_once", "N_rec") if "N_rec" in frame else RIVALS[name]
+        law = laws.looped(RIVALS[name], "N_once", "N_rec") if "N_rec" in frame else RIVALS[name]
         if not {*law.inputs} <= {*frame}:
             continue
         inputs, loss = [frame[x].to_numpy() for x in law.inputs], frame["loss"].to_numpy()

@@ -180,37 +180,37 @@ CHINCHILLA = Law(
 )
 
 
-def looped(law: Law, phi: float | None = None, once: str = "n_once", rec: str = "n_rec") -> Law:
-    """A law in N with N = N_once + r^phi N_rec in its place, as 000 has it in Chinchilla's (Eq. 5); phi is learned when
-    None. once, rec: what the inputs are called."""
-    phi = None if phi is None else number("phi", phi, PHI)
-
-    def log_terms(p: Mapping[str, Any], n_once: np.ndarray, n_rec: np.ndarray, r: np.ndarray, *more: Any) -> Terms:
-        worth = np.exp((p["phi"] if phi is None else phi) * np.log(r))  # of the looped parameters
-        return law.log_terms(p, n_once + worth * n_rec, *more)
-
+def looped(law: Law, once: str = "n_once", rec: str = "n_rec") -> Law:
+    """A law in N with N = N_once + r^phi N_rec in its place, as 000 has it in Chinchilla's (Eq. 5). once, rec: what the
+    inputs are called."""
     return dataclasses.replace(
         law,
         inputs=(once, rec, "r", *law.inputs[1:]),
-        shapes=law.shapes | ({"phi": PHI} if phi is None else {}),
-        log_terms=log_terms,
+        shapes=law.shapes | {"phi": PHI},
+        log_terms=lambda p, n_once, n_rec, r, *more: law.log_terms(
+            p, n_once + np.exp(p["phi"] * np.log(r)) * n_rec, *more
+        ),
         grids={name: grid[::2] for name, grid in law.grids.items()} | {"phi": np.array([0.0, 0.5, 1.0])},
-        fixed=(once, *law.fixed) if phi is None else (once, "r", *law.fixed),
+        fixed=(once, *law.fixed),
         may_be_zero=(once,),  # a fully looped model runs nothing once
-        formula=law.formula.replace("N", f"({once} + r^{'phi' if phi is None else f'{phi:g}'} {rec})"),
+        formula=law.formula.replace("N", f"({once} + r^phi {rec})"),
     )
+
+
+#: L = E + A (n_once + r^phi n_rec)^-alpha + B D^-beta (000, Eq. 5)
+JOINT = dataclasses.replace(
+    looped(CHINCHILLA),
+    name="joint",
+    grids={"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
+)
 
 
 def joint(phi: float | None = None) -> Law:
-    """L = E + A (N_once + r^phi N_rec)^-alpha + B D^-beta (000, Eq. 5); phi is learned when None."""
-    return dataclasses.replace(
-        looped(CHINCHILLA, phi),
-        name="joint" if phi is None else f"joint, phi {phi:g}",
-        grids={"alpha": GRID["alpha"][::2], "beta": GRID["beta"][::2], "phi": np.linspace(-1, 2, 10)},
-    )
+    """``JOINT``, or with phi held, which then a single r may tell."""
+    if phi is None:
+        return JOINT
+    return dataclasses.replace(hold(JOINT, phi=number("phi", phi, PHI)), fixed=(*JOINT.fixed, "r"))
 
-
-JOINT = joint()
 
 #: the joint law at one D, whose term E holds there
 JOINT_AT_ONE_D = Law(
@@ -347,28 +347,28 @@ POWER = Law(
 )
 
 
+#: the unified law of 001
+UNIFIED = Law(
+    "unified",
+    ("n_eff", "D", "mu_rec", "T"),
+    {"E": FLOOR, "X": AMPLITUDE, "Y": AMPLITUDE, "Z": (-20.0, 20.0)},
+    {"x": EXPONENT, "y": EXPONENT, "z": (1e-4, 100.0), "gamma": (-1.0, 3.0)},
+    lambda p, n_eff, D, mu_rec, T: [
+        0,
+        -p["x"] * np.log(n_eff),
+        -p["y"] * np.log(D),
+        -p["z"] * np.exp(-p["gamma"] * np.log(mu_rec)) * T,
+    ],
+    {
+        "x": np.array([0.1, 0.3, 0.6, 1.0]),
+        "y": np.array([0.1, 0.3, 0.6, 1.0]),
+        "z": np.geomspace(0.1, 40, 12),
+        "gamma": np.array([0.0, 0.5, 1.0, 1.5]),
+    },
+    formula="L = E + X n_eff^-x + Y D^-y + Z exp(-z mu_rec^-gamma T)",
+)
+
+
 def unified(gamma: float | None = None) -> Law:
-    """L = E + X N^-x + Y D^-y + Z exp(-z mu_rec^-gamma T), the unified law of 001; gamma is learned when None."""
-    gamma = None if gamma is None else number("gamma", gamma, HELD)
-
-    def log_terms(
-        p: dict[str, np.ndarray], n_eff: np.ndarray, D: np.ndarray, mu_rec: np.ndarray, T: np.ndarray
-    ) -> Terms:
-        rate = p["z"] * np.exp(-(p["gamma"] if gamma is None else gamma) * np.log(mu_rec))
-        return [0, -p["x"] * np.log(n_eff), -p["y"] * np.log(D), -rate * T]
-
-    return Law(
-        "unified" if gamma is None else f"unified, gamma {gamma:g}",
-        ("n_eff", "D", "mu_rec", "T"),
-        {"E": FLOOR, "X": AMPLITUDE, "Y": AMPLITUDE, "Z": (-20.0, 20.0)},
-        {"x": EXPONENT, "y": EXPONENT, "z": (1e-4, 100.0), **({"gamma": (-1.0, 3.0)} if gamma is None else {})},
-        log_terms,
-        {
-            "x": np.array([0.1, 0.3, 0.6, 1.0]),
-            "y": np.array([0.1, 0.3, 0.6, 1.0]),
-            "z": np.geomspace(0.1, 40, 12),
-            "gamma": np.array([0.0, 0.5, 1.0, 1.5]),
-        },
-        () if gamma is None else ("mu_rec",),
-        formula=f"L = E + X n_eff^-x + Y D^-y + Z exp(-z mu_rec^-{'gamma' if gamma is None else f'{gamma:g}'} T)",
-    )
+    """``UNIFIED``, or with gamma held, which then a single mu_rec may tell."""
+    return UNIFIED if gamma is None else dataclasses.replace(hold(UNIFIED, gamma=gamma), fixed=("mu_rec",))

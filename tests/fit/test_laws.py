@@ -50,7 +50,9 @@ def test_the_unified_law_is_its_floor_and_its_decay():
     mu, T = np.array([2.0, 8.0, 12.0]), np.array([1.0, 8.0, 3.0])
     floor = 2.4 + 5000 * N**-0.5 + 6386 * D**-0.448
     np.testing.assert_allclose(laws.unified().loss(p, N, D, mu, T), floor + 1.2 * np.exp(-3 * mu**-1.18 * T))
-    np.testing.assert_allclose(laws.unified(1.0).loss(p, N, D, mu, T), floor + 1.2 * np.exp(-3 * T / mu))
+    np.testing.assert_allclose(
+        laws.unified(1.0).loss(p | {"gamma": 1.0}, N, D, mu, T), floor + 1.2 * np.exp(-3 * T / mu)
+    )
 
 
 def test_phi_is_learned_from_more_than_one_r_and_held_from_one():
