@@ -152,11 +152,9 @@ class OptimConfig(Config):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; another optimiser starts from its own defaults of what MuonH fixes."""
-        values = self.fields()
-        if changes.get("name", self.name) != self.name:
-            for field in ("muon_variance_reduction", "muon_weight_decay", "muon_cautious"):
-                del values[field]
-        return type(self)(**{**values, **changes})
+        fixed = ("muon_variance_reduction", "muon_weight_decay", "muon_cautious")
+        kept = self.fields().keys() - (fixed if changes.get("name", self.name) != self.name else ())
+        return type(self)(**{name: getattr(self, name) for name in kept} | changes)
 
     def _rules(self) -> list[tuple[bool, str]]:
         scaled_by = {"mup": "adamw", "depth-loop": "adamw", "hyperp": "muonh", "nanochat": "muon"}.get(

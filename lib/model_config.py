@@ -254,9 +254,7 @@ class ModelConfig(Config):
 
     def window(self, layer: int) -> int | None:
         """How many positions, its own included, a token sees in this unique layer; None for all."""
-        if self.windows[layer % len(self.windows)] == "L":
-            return None
-        return max(1, self.context // 2)
+        return None if self.windows[layer % len(self.windows)] == "L" else max(1, self.context // 2)
 
     def has_values(self, layer: int) -> bool:
         """Value tables sit at every second unique layer, the last one included (001's code)."""

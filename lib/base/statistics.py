@@ -113,22 +113,18 @@ def replicates(effect: float, spreads: Sequence[float], wanted: float = 0.8, lev
     """The fewest seeds whose intervals all lie above 0 with a chance of ``wanted``, where each of the comparisons, with
     these standard deviations over seeds, is ``effect``. They are taken as independent. None where MOST_REPLICATES are
     not enough, or where no effect is stated."""
-
-    def enough(n: int) -> bool:
-        return math.prod(power(effect, spread, n, level) for spread in spreads) >= wanted
-
-    return _fewest(enough) if effect > 0 and all(map(math.isfinite, spreads)) else None
+    if not (effect > 0 and all(map(math.isfinite, spreads))):
+        return None
+    return _fewest(lambda n: math.prod(power(effect, spread, n, level) for spread in spreads) >= wanted)
 
 
 def resampled_replicates(effect: float, widths: Sequence[float], wanted: float = 0.8) -> int | None:
     """The same for numbers that were resampled over a whole grid: how many such grids, where the 95 % intervals of one
     grid have these ``widths`` and shrink with the root of their number."""
-
-    def enough(n: int) -> bool:
-        errors = [width / (2 * Z) / math.sqrt(n) for width in widths]
-        return math.prod(scipy.special.ndtr(effect / error - Z) if error else 1.0 for error in errors) >= wanted
-
-    return _fewest(enough) if effect > 0 and all(map(math.isfinite, widths)) else None
+    if not (effect > 0 and all(map(math.isfinite, widths))):
+        return None
+    errors = np.array([width / (2 * Z) for width in widths if width])  # of one grid; what has none always holds
+    return _fewest(lambda n: bool(np.prod(scipy.special.ndtr(effect * math.sqrt(n) / errors - Z)) >= wanted))
 
 
 def _fewest(enough: Callable[[int], bool]) -> int | None:

@@ -190,12 +190,10 @@ def _write(cfg: DataConfig, tokenizer: Tokenizer, folder: Path, progress: Progre
             size += read
             progress("tokenising", read)
     ends = np.cumsum(np.array(lengths, dtype=np.int64))
-    if not ends.any():
-        raise InputError(f"data.source: {cfg.source} holds no text, give a file with at least two documents")
     if len(ends) < 2:
         raise InputError(
-            f"data.source: {cfg.source} is a single document and cannot be split for validation, "
-            "separate documents by blank lines or lines <|endoftext|>"
+            f"data.source: {cfg.source} holds {len(ends) or 'no'} document, give two at least, one of them for "
+            "validation, separated by blank lines or lines <|endoftext|>"
         )
     np.save(folder / "ends.npy", ends)
     if any(spaced):

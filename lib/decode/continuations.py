@@ -68,7 +68,10 @@ def score(
         (row for i, question in enumerate(questions) for row in _rows(i, question, model.cfg.context)),
         key=lambda row: row.length,
     )
-    found = {T: [_nothing(question) for question in questions] for T in depths}
+    sizes = [len(question.choices) for question in questions]
+    found = {
+        T: [Scored(np.zeros(k), np.zeros(k, dtype=int), np.zeros(k, dtype=bool), 0) for k in sizes] for T in depths
+    }
     with model.evaluating():
         for batch in _batches(rows):
             layout = _Layout(batch, model)
@@ -90,11 +93,6 @@ def _check(questions: Sequence[Question], V: int) -> None:
         largest = max(max(question.prefix), *map(max, question.choices))
         if largest >= V:
             raise InputError(f"questions: token {largest} of number {i} is not among the model's {V}, encode it anew")
-
-
-def _nothing(question: Question) -> Scored:
-    k = len(question.choices)
-    return Scored(np.zeros(k), np.zeros(k, dtype=int), np.zeros(k, dtype=bool), 0)
 
 
 def _rows(index: int, question: Question, context: int) -> Iterator[_Row]:

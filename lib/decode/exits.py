@@ -177,8 +177,7 @@ def trade_off(exits: Exits, criterion: str, saved: list[float], first: int = 0) 
     finite = scores[np.isfinite(scores)]
     quantiles = np.unique(np.quantile(finite, np.linspace(0, 1, 201))) if len(finite) else finite
     # below infinity everybody leaves at the first exit that has a score, below minus infinity nobody before the last
-    thresholds = [*quantiles, math.inf, -math.inf]
-    share, loss = np.array(sorted(left(exits, scores, threshold)[1:] for threshold in thresholds)).T
+    share, loss = np.array(sorted(left(exits, scores, below)[1:] for below in (*quantiles, math.inf, -math.inf))).T
     return [float(np.exp(np.interp(x, share, loss))) if x <= share[-1] else math.nan for x in saved]
 
 

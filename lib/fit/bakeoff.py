@@ -123,8 +123,10 @@ def read(runs: pd.DataFrame | str | Path, **names: str) -> pd.DataFrame:
         table = table.assign(N=table["N_once"] + table["N_rec"]).drop(columns="N_rec")
     size = ["N_once", "N_rec", "r"] if "N_rec" in table else ["N"]
     given = laws.columns(table, [*size, "D", "loss"])
-    frame = pd.DataFrame(dict(zip(given, laws.points(given, {"N_once": laws.NOT_NEGATIVE}), strict=True)))
-    frame = frame.assign(**{name: table[name].to_numpy() for name in ("budget", "cell", "unique") if name in table})
+    frame = pd.DataFrame(
+        dict(zip(given, laws.points(given, {"N_once": laws.NOT_NEGATIVE}), strict=True))
+        | {name: table[name].to_numpy() for name in ("budget", "cell", "unique") if name in table}
+    )
     if "budget" not in frame:
         once = frame["N"] if "N" in frame else frame["N_once"] + frame["r"] * frame["N_rec"]
         frame["budget"] = 10 ** (np.round(3 * np.log10(6 * once * frame["D"])) / 3)

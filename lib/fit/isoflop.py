@@ -44,8 +44,7 @@ def optima(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
     runs: columns N parameters, width, F training FLOPs per token and loss in nats besides."""
     # many resamples are read so, and of each cell a data frame would take most of the time
-    sized = points(columns(runs, ["N", "width", "F"]))
-    table = np.stack([*sized, *floats(columns(runs, ["loss"])).values()])
+    table = np.stack([*points(columns(runs, ["N", "width", "F"])), *floats(columns(runs, ["loss"])).values()])
     number = runs.groupby([*columns(runs, by).values()], sort=False, dropna=False).ngroup().to_numpy()
     rows = []
     for i, labels in enumerate(runs[by].drop_duplicates().to_dict("records")):
@@ -153,8 +152,10 @@ def compute_optimal(fit: Fit, table: pd.DataFrame, r: int, budget: float) -> dic
 def effective_parameters(n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, phi: float) -> np.ndarray:
     """N_eff = N_once + r^phi N_rec: the plain model that a looped one is worth (000, App. F.4: at phi .46 a looped 410M
     at the cost of 1B is worth 580M)."""
-    bounds = {"n_once": NOT_NEGATIVE, "n_rec": NOT_NEGATIVE, "phi": PHI}
-    once, rec, loops, power = points({"n_once": n_once, "n_rec": n_rec, "r": r, "phi": phi}, bounds)
+    once, rec, loops, power = points(
+        {"n_once": n_once, "n_rec": n_rec, "r": r, "phi": phi},
+        {"n_once": NOT_NEGATIVE, "n_rec": NOT_NEGATIVE, "phi": PHI},
+    )
     return once + loops**power * rec
 
 

@@ -70,14 +70,12 @@ class Problem:
 
     def slopes(self, shapes: np.ndarray) -> np.ndarray:
         """d g / d shape [m, q, k, n] of shapes [m, q]."""
-        found = np.empty((*shapes.shape, len(self.law.amplitudes), self.log_loss.shape[-1]))
+        found = np.zeros((*shapes.shape, len(self.law.amplitudes), self.log_loss.shape[-1]))
         p = self._named(shapes)
         for i, name in enumerate(p):  # one by one: terms without it stay real, and complex numbers take long
-            if name == "c" and self.law.coupled:  # is in no term
-                found[:, i] = 0
-                continue
-            for j, term in enumerate(self.law.log_terms({**p, name: p[name] + 1j * STEP}, *self.inputs)):
-                found[:, i, j] = np.asarray(term).imag / STEP
+            if name != "c" or not self.law.coupled:  # which is in no term
+                for j, term in enumerate(self.law.log_terms({**p, name: p[name] + 1j * STEP}, *self.inputs)):
+                    found[:, i, j] = np.asarray(term).imag / STEP
         return found
 
     def _named(self, shapes: np.ndarray) -> dict[str, np.ndarray]:

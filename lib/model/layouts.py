@@ -354,10 +354,6 @@ def _parts_of_llama(about: About) -> dict[str, Any]:
     )
 
 
-def _llama(about: About, tensors: Tensors) -> ModelConfig:
-    return ModelConfig(prelude=about["num_hidden_layers"], recur=0, mean_loops=1, **_parts_of_llama(about))
-
-
 #: Hugging Face's, a plain Transformer
 LLAMA = Layout(
     tensor="model.embed_tokens.weight",
@@ -371,7 +367,9 @@ LLAMA = Layout(
         "rms_norm_eps",
         "max_position_embeddings",
     ),
-    build=_llama,
+    build=lambda about, _: ModelConfig(
+        prelude=about["num_hidden_layers"], recur=0, mean_loops=1, **_parts_of_llama(about)
+    ),
     model={
         "model.embed_tokens.weight": "embed.weight",
         "model.norm.weight": "final_norm.weight",
@@ -399,18 +397,6 @@ def _stated_by_ouro(about: About) -> About:
     return about | {"layer_types": other[0] if other else None}
 
 
-def _ouro(about: About, tensors: Tensors) -> ModelConfig:
-    return ModelConfig(
-        prelude=0,
-        recur=about["num_hidden_layers"],
-        mean_loops=about["total_ut_steps"],
-        block="peri-norm",
-        loop_norm="closing",
-        exit_gate=True,
-        **_parts_of_llama(about),
-    )
-
-
 #: Ouro (ByteDance/Ouro-1.4B, -2.6B and their Thinking models): a Llama whose whole stack is the loop. Its blocks norm
 #: each branch at both ends, its final norm closes every loop and is the head's, and a gate says with which chance a
 #: token leaves after a loop: its exit at a threshold q is ``lib.decode``'s by the criterion "gate" at 1 - q. A plain
@@ -427,7 +413,15 @@ OURO = dataclasses.replace(
     ),
     sizes=(*LLAMA.sizes, "total_ut_steps"),
     stated=_stated_by_ouro,
-    build=_ouro,
+    build=lambda about, _: ModelConfig(
+        prelude=0,
+        recur=about["num_hidden_layers"],
+        mean_loops=about["total_ut_steps"],
+        block="peri-norm",
+        loop_norm="closing",
+        exit_gate=True,
+        **_parts_of_llama(about),
+    ),
     model=LLAMA.model
     | {"model.early_exit_gate.weight": "exit_gate.weight", "model.early_exit_gate.bias": "exit_gate.bias"},
     block=LLAMA.block
@@ -461,10 +455,6 @@ WITH_DEPTH_CONTROL = (
     "huginn_sampling_scheme",
     "huginn_backprop_depth",
 )
-
-
-def _stated_by_xllm(about: About) -> About:
-    return DEFAULTS | {field: value for field, value in section(about, "model").items() if value is not None}
 
 
 def _xllm(about: About, tensors: Tensors) -> ModelConfig:
@@ -574,7 +564,7 @@ XLLM = Layout(
         "rope_base",
         "loop_times",
     ),
-    stated=_stated_by_xllm,
+    stated=lambda about: DEFAULTS | {name: x for name, x in section(about, "model").items() if x is not None},
     build=_xllm,
     model={
         "embed.weight": "embed.weight",

@@ -115,8 +115,7 @@ class LoopedLM(nn.Module):
     # ---- forward -----------------------------------------------------------------------------------------------------
 
     def forward(self, tokens: Tensor, loops: int | Tensor | None = None, draw: Draw | None = None) -> Tensor:
-        hidden, _ = self.hidden(tokens, loops, draw)
-        return self.logits(hidden)
+        return self.logits(self.hidden(tokens, loops, draw)[0])
 
     def loss(
         self,

@@ -118,10 +118,9 @@ def hidden_states(model: LoopedLM, tokens: Tensor, loops: int | None = None) -> 
     """(unique layer, loop) -> what the layer makes of the stream there [B, S, d], in the order in which they are
     computed; layers outside the loop have loop 0, those in it 1 to ``loops``, mean_loops when None. In eval mode."""
     uses = _uses(model, model.blocks, tokens, loops)
-    passes = numbered([layer for layer, _, _ in uses])
     return {
         (layer, i + 1 if layer in model.looped_layers else 0): state
-        for (layer, i), (_, _, state) in zip(passes, uses, strict=True)
+        for (layer, i), (_, _, state) in zip(numbered([layer for layer, _, _ in uses]), uses, strict=True)
     }
 
 

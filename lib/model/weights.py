@@ -1,5 +1,6 @@
 """Tensors from files, whoever wrote them, and into a module with nothing missing and nothing left over."""
 
+import collections
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ def read(source: Path | str) -> tuple[Tensors, dict[str, str], dict[str, Any]]:
     opened = [_opened(file) for file in files_of(path)]
     tensors = _unwrapped({name: tensor for held, _ in opened for name, tensor in held.items()})
     metadata = {field: text for _, said in opened for field, text in said.items()}
-    refuse([f"{name} is not finite" for name in sorted(tensors) if not _finite(tensors[name])], "restore the file")
+    # of eight bits torch does not tell
+    finite = {name: (x.float() if x.itemsize == 1 else x).isfinite().all() for name, x in tensors.items()}
+    refuse([f"{name} is not finite" for name in sorted(tensors) if not finite[name]], "restore the file")
     beside = (path if path.is_dir() else path.parent) / "config.json"
     return tensors, metadata, _read_json(beside) if beside.exists() else {}
 
@@ -83,22 +86,14 @@ def _opened(file: Path) -> tuple[Tensors, dict[str, str]]:
         ) from None
 
 
-def _finite(tensor: Tensor) -> bool:
-    if tensor.is_floating_point() and tensor.itemsize == 1:  # of eight bits torch does not tell
-        tensor = tensor.float()
-    return bool(tensor.isfinite().all())
-
-
 def _unwrapped(tensors: Tensors) -> Tensors:
     """Without what torch.compile and wrappers put into names, wherever they do. Raises InputError where two become
     one."""
-    found: Tensors = {}
-    for name, tensor in tensors.items():
-        plain = ".".join(part for part in name.split(".") if part not in WRAPPERS)
-        if plain in found:
-            raise InputError(f"weights: {name} is there twice, with a wrapper's name and without, remove one")
-        found[plain] = tensor
-    return found
+    plain = {name: ".".join(part for part in name.split(".") if part not in WRAPPERS) for name in tensors}
+    times = collections.Counter(plain.values())
+    if twice := [name for name in tensors if times[plain[name]] > 1]:
+        raise InputError(f"weights: {twice[-1]} is there twice, with a wrapper's name and without, remove one")
+    return {plain[name]: tensor for name, tensor in tensors.items()}
 
 
 def _shards(index: Path) -> list[str]:

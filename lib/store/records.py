@@ -14,6 +14,7 @@ which what several of them have is read from the first by name.
 import collections
 import functools
 import hashlib
+import itertools
 import json
 import math
 import shutil
@@ -126,9 +127,8 @@ class Part:
             except Exception as error:  # whatever the rows of somebody else raise
                 del self.places[table][names]
                 self._left_out[table] += 1
-                what = f"row {start} of {table}, {' '.join(map(str, names))}, is"
-                if self._left_out[table] > SHOWN:
-                    what = f"more of {table} are"
+                row = f"row {start} of {table}, {' '.join(map(str, names))}, is"
+                what = row if self._left_out[table] <= SHOWN else f"more of {table} are"
                 if self._left_out[table] <= SHOWN + 1:
                     self._say(f"records: {self._name}: {what} left out ({first_line(error)}), {RESTORE}")
         return None
@@ -283,11 +283,10 @@ def keep_weights(folder: Path, key: str, weights: Path) -> None:
 
 def find_weights(folder: Path, key: str) -> Path | None:
     """The weights that were kept of a run. Raises InputError where they have changed since."""
-    for path in sorted((folder / WEIGHTS).glob(f"{key}-*.safetensors")):
-        if not path.stem.endswith(f"-{files.digest(path)[:DIGITS]}"):
-            raise InputError(f"records: {path} has changed since it was written, restore it, or remove it")
-        return path
-    return None
+    path = min((folder / WEIGHTS).glob(f"{key}-*.safetensors"), default=None)
+    if path and not path.stem.endswith(f"-{files.digest(path)[:DIGITS]}"):
+        raise InputError(f"records: {path} has changed since it was written, restore it, or remove it")
+    return path
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -305,8 +304,7 @@ def write(folder: Path, runs: Sequence[RunResult], measured: Sequence[Measured])
         ],
         "measured": [row for one in measured for row in _measured_rows(one)],
     }
-    followed = [name for curve in curves.values() for name in curve]
-    contents = {table: _bytes(rows[table], schema(table, followed)) for table in TABLES}
+    contents = {table: _bytes(rows[table], schema(table, itertools.chain(*curves.values()))) for table in TABLES}
     name = _name(contents)
     for table in TABLES:
         files.write(path_of(folder, table, name), contents[table])
@@ -400,6 +398,18 @@ class Number(NamedTuple):
     text: str | None
 
 
+#: kind -> what was measured
+READ: dict[str, Callable[[Number], Any]] = {
+    "int": lambda number: int(cast(float, number.value)),
+    "float": lambda number: number.value,
+    "bool": lambda number: bool(number.value),
+    "text": lambda number: number.text,
+    "none": lambda _: None,
+    "no names": lambda _: {},
+    "no items": lambda _: [],
+}
+
+
 def flat(values: Mapping[str, Any], under: str = "") -> Iterator[Number]:
     """A row for each number of names within names, and of lists or tables of them. Raises InputError for what no table
     holds."""
@@ -435,7 +445,7 @@ def nested(numbers: Iterable[Number]) -> dict[str, Any]:
     for number in numbers:
         if not number.quantity:
             return {}
-        x = _read(number)
+        x = READ[number.kind](number)
         *outer, name = number.quantity.removeprefix(NESTED).split(NESTED)
         place = found
         for step in outer:
@@ -447,10 +457,3 @@ def nested(numbers: Iterable[Number]) -> dict[str, Any]:
         else:
             place.setdefault(name, []).append(x if number.j is None else [x])
     return found
-
-
-def _read(number: Number) -> Any:
-    make = {"int": int, "float": float, "bool": bool}
-    if number.kind in make:
-        return make[number.kind](cast(float, number.value))
-    return {"text": number.text, "none": None, "no names": {}, "no items": []}[number.kind]

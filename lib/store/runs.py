@@ -80,8 +80,9 @@ class RunStore:
         if not path.is_dir():
             with files.replacing(path) as draft:
                 draft.mkdir()
-                config = result.config.without_paths().model_dump_json(indent=1)
-                (draft / "config.json").write_text(config, encoding="utf-8")
+                (draft / "config.json").write_text(
+                    result.config.without_paths().model_dump_json(indent=1), encoding="utf-8"
+                )
                 (draft / "metrics.json").write_text(json.dumps({"columns": result.metrics}), encoding="utf-8")
                 save_weights(draft / WEIGHTS)
                 fields = {
@@ -177,10 +178,9 @@ def curves(results: list[RunResult], names: Sequence[str] = ()) -> "pd.DataFrame
 
     if not results:
         return pd.DataFrame(columns=["key", "step", *names])
-    rows = []
-    for result in results:
-        asked = [name for name in ("step", *names) if name in result.metrics] if names else result.metrics
-        rows.append(pd.DataFrame({"key": result.key, **{name: result.metrics[name] for name in asked}}))
+    asked = ("step", *names) if names else ()
+    followed = [{name: of.metrics[name] for name in asked or of.metrics if name in of.metrics} for of in results]
+    rows = [pd.DataFrame({"key": of.key, **columns}) for of, columns in zip(results, followed, strict=True)]
     whole = pd.concat(rows, ignore_index=True)
     return whole.reindex(columns=["key", "step", *names]) if names else whole
 

@@ -81,8 +81,10 @@ def answers(
     for T, scored in continuations.score(model, questions, depths, seed).items():
         of_pairs = together(scored, places)
         alone = [answer.nll for answer in of_pairs[n:]] or [0.0] * n
-        told = zip(of_pairs[:n], pairs[:n], alone, strict=True)
-        each = iter([answer._replace(text=text, alone=a) for answer, (_, text), a in told])
+        each = (
+            answer._replace(text=text, alone=a)
+            for answer, (_, text), a in zip(of_pairs[:n], pairs[:n], alone, strict=True)
+        )
         found[T] = [list(itertools.islice(each, len(options))) for options in asked]
     return found
 
@@ -160,14 +162,11 @@ def scores(task: Task, choices: Sequence[Sequence[Answer]], gold: Sequence[int])
     """accuracy and loss (nats per token of the right continuation), and the perplexity per token and per word of all
     right continuations together, each with its standard error over examples; n, the number of examples, and ``cut``,
     how many of them were cut."""
-    norm = NORMS[task.norm]
-    right: list[bool] = []
-    for answers, best in zip(choices, gold, strict=True):
-        if len(answers) == 1:
-            right.append(answers[0].greedy)
-        else:
-            measure = np.array([norm(answer) for answer in answers])
-            right.append(bool(np.isfinite(measure).all()) and int(measure.argmin()) == best)
+    measured = [np.array([*map(NORMS[task.norm], answers)]) for answers in choices]
+    right = [
+        answers[0].greedy if len(answers) == 1 else np.isfinite(of_each).all() and of_each.argmin() == best
+        for answers, of_each, best in zip(choices, measured, gold, strict=True)
+    ]
     wanted = [answers[best] for answers, best in zip(choices, gold, strict=True)]
     nll, tokens, words = (
         np.array(column, dtype=float)

@@ -158,23 +158,14 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _text_documents(path: Path, field: str) -> Iterator[str]:
     """Split at lines ``<|endoftext|>``; without any, at blank lines; without those, every line is a document."""
-    separator = _separator(path)
+    found = {line.strip() for line in _lines(path) if line.strip() in (SEPARATOR, "")}
+    separator = max(found, default=None)  # no blank line where both are there
     if separator is None:
         yield from map(str.strip, _lines(path))
         return
     for between, lines in itertools.groupby(_lines(path), lambda line: line.strip() == separator):
         if not between:
             yield "".join(lines).strip()
-
-
-def _separator(path: Path) -> str | None:
-    blank = None
-    for line in _lines(path):
-        if line.strip() == SEPARATOR:
-            return SEPARATOR
-        if not line.strip():
-            blank = ""
-    return blank
 
 
 def _json_documents(path: Path, field: str) -> Iterator[str | None]:

@@ -82,7 +82,6 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
     if not compared:
         raise InputError(f"MINUTES: {minutes:g} were too few to train one of {len(drawn)} drawn runs, give more")
     wrong = {one.key: one.complaint for one in compared if one.complaint}
-    made_by = provenance()
     said = {
         "rule": RULE,
         "seed": seed,
@@ -96,7 +95,7 @@ def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = pl
         "keys": [one.key for one in compared],
         # those that were recorded by a machine of this class
         "on_class": [one.key for one in compared if one.same_class],
-        **{name: made_by[name] for name in ("commit", "device", "cpu")},
+        **{name: value for name, value in provenance().items() if name in ("commit", "device", "cpu")},
     }
     files.write_checked(outputs / "audits" / f"{profile}.json", said)
     return compared
@@ -181,8 +180,10 @@ def difference(record: RunResult, again: RunResult, same_class: bool, cell: Seed
     before, end = record.summary["val_loss"], again.summary["val_loss"]
     judged = cell if record.status == "finished" and not same_class else None
     if judged and abs(end - judged.mean) > judged.reach(runs):  # nan: no cell has two seeds
-        seed = f"{judged.mean:.6f} +- {judged.reach(runs):.6f}"
-        return f"val_loss is {end:.6f}, and was {before:.6f}, where a further seed ends at {seed}"
+        return (
+            f"val_loss is {end:.6f}, and was {before:.6f}, where a further seed ends at {judged.mean:.6f} +- "
+            f"{judged.reach(runs):.6f}"
+        )
     return ""
 
 
@@ -198,9 +199,7 @@ def last(outputs: Path, profile: str) -> dict[str, Any] | None:
     """What the last audit of a profile came to. Where there was none here, the one that the verdicts beside the records
     tell; None where they tell none. Raises OSError or ValueError where it cannot be read."""
     path = outputs / "audits" / f"{profile}.json"
-    if path.exists():
-        return files.read_checked(path)
-    return verdicts.committed(outputs / "records" / profile)["audit"]
+    return files.read_checked(path) if path.exists() else verdicts.committed(outputs / "records" / profile)["audit"]
 
 
 def told(said: dict[str, Any] | None) -> str:

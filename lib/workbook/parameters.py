@@ -102,8 +102,11 @@ def kind_of(name: str) -> type[Parameters]:
     if not calls:
         return Computing
     wanted = ast.unparse(calls[0].args[0])
-    imports = (n for n in tree.body if isinstance(n, ast.ImportFrom))
-    (module,) = (str(n.module) for n in imports if wanted in [alias.name for alias in n.names])
+    (module,) = (
+        str(node.module)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and wanted in [alias.name for alias in node.names]
+    )
     return getattr(importlib.import_module(module), wanted)
 
 
@@ -227,11 +230,13 @@ def _assigned(cells: Iterable[str]) -> set[str]:
 
 def _values(namespace: dict[str, Any]) -> list[str]:
     """What may have been meant as a parameter: values, but constants and those of the kernel itself, as IPython's."""
-    kinds = (bool, int, float, str, list, dict, type(None))
     return [
         name
         for name, value in namespace.items()
-        if isinstance(value, kinds) and not name.startswith("_") and not name.isupper() and name not in ("In", "Out")
+        if isinstance(value, bool | int | float | str | list | dict | None)
+        and not name.startswith("_")
+        and not name.isupper()
+        and name not in ("In", "Out")
     ]
 
 

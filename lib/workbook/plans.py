@@ -127,8 +127,10 @@ def read_plan(path: Path) -> dict[str, Any]:
     try:
         return files.read_checked(path) if path.exists() else {}
     except ValueError as error:
-        aside = files.set_aside(path)
-        print(f"the plan {path} cannot be read ({error}): set aside as {aside.name}, its notebook writes it anew")
+        print(
+            f"the plan {path} cannot be read ({error}): set aside as {files.set_aside(path).name}, its notebook writes "
+            "it anew"
+        )
         return {}
 
 

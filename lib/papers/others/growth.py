@@ -83,11 +83,12 @@ def exponents(draws: Sequence[Fits]) -> pd.DataFrame:
         "one E": sharing(draws, "L_inf"),
         "one gamma": sharing(draws, "z"),
     }
-    tables = {}
-    for way, (fits, *drawn) in ways.items():
-        tables[way] = with_intervals(constants(fits), map(constants, drawn)).assign(
+    tables = {
+        way: with_intervals(constants(fits), map(constants, drawn)).assign(
             rms=pd.Series({arm: one.rms_residual for arm, one in fits.items()})
         )
+        for way, (fits, *drawn) in ways.items()
+    }
     return pd.concat(tables, names=["way", "arm"])
 
 
@@ -124,8 +125,10 @@ def saved_as_measured(curves: Curves, arm: str, than: str, depth: int) -> float:
     it; nan where the loss is not between two."""
     plain = curves[PLAIN]
     loss = float(plain["loss"][plain["depth"] == depth].item())
-    ladders = [curves[name].sort_values("loss") for name in (than, arm)]
-    other, own = (np.interp(loss, runs["loss"], np.log(runs["compute"]), np.nan, np.nan) for runs in ladders)
+    other, own = (
+        np.interp(loss, runs["loss"], np.log(runs["compute"]), np.nan, np.nan)
+        for runs in (curves[than].sort_values("loss"), curves[arm].sort_values("loss"))
+    )
     return float(np.exp(other - own))
 
 

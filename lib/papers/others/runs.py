@@ -33,8 +33,7 @@ def allocation() -> pd.DataFrame:
 
 def ladders(corpus: str = "fineweb") -> dict[str, pd.DataFrame]:
     """arXiv 2609.19107, compute-optimal models: arm -> its runs by compute; corpus, arm, depth, compute, loss."""
-    table = _committed("growth_ladders")
-    rows = table[table["corpus"] == corpus].sort_values("compute")
+    rows = _committed("growth_ladders").query("corpus == @corpus").sort_values("compute")
     return {str(arm): own for arm, own in rows.groupby("arm", sort=False)}
 
 
