@@ -35,6 +35,13 @@ def a_notebook(name: str, outputs: Path, profile: str = "cpu", **values) -> "Not
     return Notebook(name, Few(**given), outputs)
 
 
+def a_row(claim: str, verdict: str, profile: str = "desk", **changes) -> dict:
+    """A verdict as data, from a notebook of its own, which fresh draws would give again."""
+    numbers = {"mean": 1.0, "low": 0.5, "high": 1.5, "unit": "", "measured": {"": [1.0]}, "seeds": [1], "again": 1.0}
+    opinions = {"verdict": verdict, "first": verdict, "second": "too few seeds", "replicates": "seeds"}
+    return {"claim": claim, "kind": "ordering", "profile": profile, "notebook": claim} | numbers | opinions | changes
+
+
 def moved(monkeypatch, root: Path) -> None:
     """The library finds notebooks, parameters and claims under another root."""
     monkeypatch.setattr(places, "ROOT", root)

@@ -32,6 +32,11 @@ RECORDS = places.VERDICTS.parent
 OURS = "ours"  # whose claims those are that no paper makes
 AT_DESK, ON_RUNS = "at desk", "on published runs"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
+FORETOLD = (  # by what verdicts.agreement says
+    "Both scales judge {judged by both} claims. Of {decided by both} that both decide {alike} came out the same: a "
+    "small model foretells the verdict of published runs in {rate}, with its 95 % interval. One guess for all would be "
+    "right on {by one guess for all}."
+)
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 
 #: claim -> where it was judged, AT_DESK and ON_RUNS -> the row of its verdict, as ``verdicts.COLUMNS`` has it
@@ -53,7 +58,7 @@ def documents() -> dict[Path, dict[str, str]]:
         CLAIMS: {"claims": entries(every)},
         places.EXPLAINED: {"explained": explained(every)},
         SCALE: scale(),
-        VERDICTS: {"rests": rests(every), "columns": described(verdicts.COLUMNS)},
+        VERDICTS: {"rests": rests(every), **summed(every), "columns": described(verdicts.COLUMNS)},
         CARD: {name: described(listed) for name, listed in index.columns().items()}
         | {"audit": audit.told(verdicts.committed(RECORDS)["audit"])},
     }
@@ -64,7 +69,7 @@ def documents() -> dict[Path, dict[str, str]]:
 
 def table(rows: Sequence[Mapping[str, str]]) -> str:
     """Rows of heading -> cell, all with the same headings."""
-    lines = [[*rows[0]], ["---"] * len(rows[0]), *(row.values() for row in rows)]
+    lines = [[*rows[0]], ["---"] * len(rows[0]), *(row.values() for row in rows)] if rows else []
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -95,20 +100,17 @@ def described(listed: Iterable[Column]) -> str:
 
 def judged() -> Judged:
     """All claims with the verdicts beside desk's records, paper by paper, in the ledger's order."""
-    every: dict[Claim, dict[str, dict[str, Any]]] = {
-        claim: {} for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)
+    rows = verdicts.grouped(verdicts.committed(RECORDS)["verdicts"], lambda row: row["claim"])
+    return {
+        claim: {ON_RUNS if row["profile"] == claims.PUBLISHED else AT_DESK: row for row in rows.get(claim.id, [])}
+        for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)
     }
-    by_id = {claim.id: said for claim, said in every.items()}
-    for row in verdicts.committed(RECORDS)["verdicts"]:
-        if row["claim"] in by_id:
-            by_id[row["claim"]][ON_RUNS if row["profile"] == claims.PUBLISHED else AT_DESK] = row
-    return every
 
 
 def verdict(said: Mapping[str, Mapping[str, Any]]) -> str:
     """The verdicts of a claim with their numbers; "open" where nothing has judged it."""
     told = [
-        ": ".join(filter(None, [f"{verdicts.outcome(row['verdict'], row['mean'])} {where}", verdicts.number(row)]))
+        ": ".join(filter(None, [f"{verdicts.outcome(row)} {where}", verdicts.number(row)]))
         for where, row in said.items()
     ]
     return "; ".join(told) or OPEN
@@ -151,10 +153,8 @@ def rests(every: Judged) -> str:
 @functools.cache
 def cited() -> dict[str, list[dict[str, Any]]]:
     """A paper's number here -> its entries in CITATION.cff; other groups' papers share one."""
-    papers: dict[str, list[dict[str, Any]]] = {}
-    for entry in yaml.safe_load((places.ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]:
-        papers.setdefault(entry["notes"][:3], []).append(entry)
-    return papers
+    entries = yaml.safe_load((places.ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    return verdicts.grouped(entries, lambda entry: entry["notes"][:3])
 
 
 def authors(number: str) -> str:
@@ -192,22 +192,24 @@ def place(claim: Claim) -> str:
 def found(every: Judged) -> str:
     """The findings that README tells: claims with a ``short`` statement, with the verdicts of both scales, and where to
     see more; and from how many they were chosen."""
-    told = [_line(claim, said) for claim, said in every.items() if claim.short]
+    told = [
+        {"what the paper says": escaped(claim.short)}
+        | {heading: said[at]["verdict"] if at in said else "none published" for at, heading in SCALES.items()}
+        | {"see": f"[claim](docs/claims.md#{anchor(claim.id)}), {_see(claim, 'docs/')}"}
+        for claim, said in every.items()
+        if claim.short
+    ]
     firm = collections.Counter(
-        row["verdict"] for said in every.values() for row in said.values() if (row["again"] or 0) >= claims.FRAGILE
+        row["verdict"]
+        for said in every.values()
+        for row in said.values()
+        if row["replicates"] != "exact" and (row["again"] or 0) >= claims.FRAGILE
     )
-    firmly = "[firm](docs/verdicts.md#how-firm-it-is-and-what-would-settle-it)"
-    chosen = (
-        f"We chose these findings by hand, after judging, among the {firm[REPRODUCED]} reproduced and "
-        f"{firm[CONTRADICTED]} contradicted verdicts that are {firmly}."
+    return (
+        f"{table(told)}\n\nWe chose these findings by hand, after judging, among the {firm[REPRODUCED]} reproduced and "
+        f"{firm[CONTRADICTED]} contradicted verdicts on trained models "
+        "that are [firm](docs/verdicts.md#how-firm-it-is-and-what-would-settle-it)."
     )
-    return f"{table(told)}\n\n{chosen}"
-
-
-def _line(claim: Claim, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    came = {heading: said[at]["verdict"] if at in said else "none published" for at, heading in SCALES.items()}
-    see = f"[claim](docs/claims.md#{anchor(claim.id)}), {_see(claim, 'docs/')}"
-    return {"what the paper says": escaped(claim.short), **came, "see": see}
 
 
 def says(claim: Claim) -> str:
@@ -231,21 +233,43 @@ def anchor(id: str) -> str:
 
 
 def in_numbers(every: Judged) -> str:
-    """How many claims came to what: a row for what our runs say, one for what is counted and not trained, and one for
-    published runs; and how many have both."""
-    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for claim, said in every.items():
-        for at, row in said.items():
-            how = ", by arithmetic alone" if at == AT_DESK and claim.replicates == "exact" else ""
-            counts[SCALES[at] + how][verdicts.outcome(row["verdict"], row["mean"])] += 1
-    given = [outcome for outcome in verdicts.OUTCOMES if any(count[outcome] for count in counts.values())]
-    rows = [
-        {"judged on": by, **{outcome: f"{counts[by][outcome]}" for outcome in given}, "all": f"{counts[by].total()}"}
-        for by in sorted(counts)
+    """How many claims came to what, and how many of these verdicts may be wrong: a row for what our runs say, one for
+    what is counted and not trained, and one for published runs. Below it, what came out on both scales."""
+    rows = [row for said in every.values() for row in said.values()]
+    groups = verdicts.grouped(rows, verdicts.place)
+    expected = verdicts.expected(rows)
+    names = SCALES | {f"{AT_DESK}, counted": f"{SCALES[AT_DESK]}, by arithmetic alone"}
+    lines = [
+        {"judged on": names[at], **counts, "all": f"{len(groups[at])}"}
+        | {what: expected[what].get(at, "0") for what in (verdicts.FALSE, verdicts.CHANGED)}
+        for at, counts in verdicts.tally(groups).items()
     ]
-    by_so_many = collections.Counter(map(len, every.values()))
-    both = f"{by_so_many[2]} stand in a row of our models and in that of published runs, {by_so_many[0]} in none (open)"
-    return f"{table(rows)}\n\nOf {len(every)} claims {both}."
+    return (
+        f"{table(lines)}\n\nOf {len(every)} claims {sum(not said for said in every.values())} are open. "
+        f"{len(verdicts.shared(rows))} groups of verdicts share "
+        "[one number](docs/verdicts.md#what-stands-beside-a-sum).\n"
+        f"{on_both(rows, 'docs/')}"
+    )
+
+
+def on_both(rows: Sequence[verdicts.Row], docs: str) -> str:
+    """What came out on both scales, in words and in a table, which names the claims that were decided differently;
+    ``docs`` is the way to docs/."""
+    pairs = verdicts.both(rows)
+    lines = [
+        {"on our small models, and on published runs": verdict, **counts}
+        | {
+            "decided otherwise": ", ".join(
+                _link(theirs, docs) for own, theirs in verdicts.differing(pairs) if verdicts.outcome(own) == verdict
+            )
+        }
+        for verdict, counts in verdicts.across(pairs).items()
+    ]
+    return f"{FORETOLD.format_map(verdicts.agreement(pairs))}\n\n{table(lines)}"
+
+
+def _link(row: verdicts.Row, docs: str) -> str:
+    return f"[{row['claim']}]({docs}claims.md#{anchor(row['claim'])}) ({verdicts.outcome(row)})"
 
 
 def overview(every: Judged) -> str:
@@ -269,11 +293,16 @@ def _of_notebook(paper: str, name: str, every: Judged) -> dict[str, str]:
 
 
 def _outcome(rows: Iterable[Mapping[str, Any]]) -> str:
-    """How many of those that could be judged at this scale came out as the paper says, and how many against it."""
-    every = [verdicts.outcome(row["verdict"], row["mean"]) for row in rows]
-    of = collections.Counter(one for one in every if one not in (INCOMPARABLE, verdicts.NOT_MEASURED))
-    against = f", {of[CONTRADICTED]} contradicted" * bool(of[CONTRADICTED])
-    return f"{of[REPRODUCED]} of {of.total()} reproduced{against}" * bool(of)
+    """How many of those that could be judged at this scale came out as the paper says, and how many against it; what is
+    counted by itself."""
+    judged = [row for row in rows if verdicts.outcome(row) not in (INCOMPARABLE, verdicts.NOT_MEASURED)]
+    groups = verdicts.grouped(judged, verdicts.place)
+    counts = {at: collections.Counter(map(verdicts.outcome, some)) for at, some in groups.items()}
+    return "; ".join(
+        f"{'counted: ' * at.endswith('counted')}{of[REPRODUCED]} of {of.total()} reproduced"
+        + f", {of[CONTRADICTED]} contradicted" * bool(of[CONTRADICTED])
+        for at, of in counts.items()
+    )
 
 
 def heading(name: str) -> tuple[str, str]:
@@ -292,15 +321,9 @@ def heading(name: str) -> tuple[str, str]:
 def explanations() -> dict[str, str]:
     """Claim -> why its verdict is what it is, in Markdown. Headings in a row, each a claim's id, share the text below
     the last of them."""
-    found: dict[str, str] = {}
-    ids: list[str] = []
-    for part in places.EXPLAINED.read_text(encoding="utf-8").split("\n## ")[1:]:
-        id, _, text = part.partition("\n")
-        ids.append(id.strip())
-        if text.strip():
-            found |= dict.fromkeys(ids, text.strip())
-            ids = []
-    return found
+    text = places.EXPLAINED.read_text(encoding="utf-8")
+    parts = re.findall(r"((?:^## [^\n]+\s+)+)(.+?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return {id: why.strip() for ids, why in parts for id in re.findall(r"## (.+)", ids)}
 
 
 def reason(id: str) -> str:
@@ -325,19 +348,50 @@ def explained(every: Judged) -> str:
 
 def entries(every: Judged) -> str:
     """A heading for every paper, below it a line for every claim: what it says, its verdicts, and where to see more."""
-    parts = []
-    for paper, some in itertools.groupby(every, lambda claim: claim.paper):
-        rows = [
-            {
-                "claim": f'<a id="{anchor(claim.id)}"></a>{claim.id}',
-                "what the paper says": f"{escaped(claim.statement)} ({escaped(place(claim))})",
-                "verdict": escaped(verdict(every[claim])),
-                "see": _see(claim, ""),
-            }
-            for claim in some
-        ]
-        parts.append(f"## {paper}: {authors(paper) or OURS}\n\n{table(rows)}")
-    return "\n\n".join(parts)
+    return "\n\n".join(
+        f"## {paper}: {authors(paper) or OURS}\n\n"
+        + table(
+            [
+                {
+                    "claim": f'<a id="{anchor(claim.id)}"></a>{claim.id}',
+                    "what the paper says": f"{escaped(claim.statement)} ({escaped(place(claim))})",
+                    "verdict": escaped(verdict(every[claim])),
+                    "see": _see(claim, ""),
+                }
+                for claim in some
+            ]
+        )
+        for paper, some in itertools.groupby(every, lambda claim: claim.paper)
+    )
+
+
+# ---- docs/verdicts.md ------------------------------------------------------------------------------------------------
+
+
+def summed(every: Judged) -> dict[str, str]:
+    """The name of a part of docs/verdicts.md -> the part: what both scales say, and what stands beside a sum."""
+    rows = [row for said in every.values() for row in said.values()]
+    pairs = verdicts.both(rows)
+    exact = [pair for pair in pairs if pair[0]["replicates"] == "exact"]
+    kinds = verdicts.grouped(pairs, lambda pair: pair[0]["kind"]) | {"counted, of these": exact, "all": pairs}
+    return {
+        "scales": on_both(rows, ""),
+        "kinds": table([{"kind": kind} | verdicts.agreement(some) for kind, some in kinds.items()]),
+        "differing": table(
+            [
+                {"claim": claim.id, "kind": claim.kind, "verdicts": escaped(verdict(said)), "see": _see(claim, "")}
+                for claim, said in every.items()
+                if verdicts.differing(verdicts.both([*said.values()]))
+            ]
+        ),
+        "expected": table([{"of verdicts by an interval": what} | of for what, of in verdicts.expected(rows).items()]),
+        "shared": table(
+            [
+                {"judged": verdicts.place(some[0]), "claims": ", ".join(_link(row, "") for row in some)}
+                for some in verdicts.shared(rows)
+            ]
+        ),
+    }
 
 
 # ---- docs/scale.md ---------------------------------------------------------------------------------------------------
@@ -345,7 +399,7 @@ def entries(every: Judged) -> str:
 
 def asked(profile: str) -> pd.DataFrame:
     """A row for each run that a notebook asks for; what several ask for has a row with each."""
-    rows = [
+    return pd.DataFrame(
         {
             "paper": paper,
             "notebook": f"`{name}`",
@@ -358,8 +412,7 @@ def asked(profile: str) -> pd.DataFrame:
         }
         for paper, name, plan in plans.planned(profile)
         for cfg in plan.runs
-    ]
-    return pd.DataFrame(rows)
+    )
 
 
 def hours(flops: float) -> float:

@@ -61,7 +61,7 @@ class Row:
     @property
     def outcome(self) -> str:
         """The verdict, that there is no number, or that its notebook was not run."""
-        return verdicts.outcome(self.finding.verdict, self.finding.mean) if self.finding else "not run here"
+        return verdicts.outcome(vars(self.finding)) if self.finding else "not run here"
 
     @property
     def number(self) -> str:
@@ -70,7 +70,7 @@ class Row:
 
     @property
     def place(self) -> str:
-        return verdicts.place(self.profile, self.claim.replicates)
+        return verdicts.place({"profile": self.profile, "replicates": self.claim.replicates})
 
     @property
     def notebook(self) -> str:
@@ -240,7 +240,11 @@ def build(outputs: Path, profile: str) -> list[str]:
         put(report / figure.path, figure.content)
     tables = found.items("tables", profile, papers)
     audited = found.audited(profile)
-    told = [(row.claim, row.finding) for row in rows if row.finding and row.profile in (profile, claims.PUBLISHED)]
+    told = [
+        verdicts.row_of(row.claim, row.finding)
+        for row in rows
+        if row.finding and row.profile in (profile, claims.PUBLISHED)
+    ]
     runs = {(at, name): found.runs(at, name) for at in failures if at != claims.PUBLISHED for name in papers}
     made_by = [name for at, name in drawn if at == profile] + [table.stamp["notebook"] for table in tables]
     groups: dict[str, list[dict[str, Any]]] = {heading: [] for heading in [*PAPERS, BEYOND]}
@@ -274,7 +278,8 @@ def build(outputs: Path, profile: str) -> list[str]:
     page = pages.TEMPLATES.get_template("report.html.j2").render(
         **said,
         claims=len(ledger),
-        outcomes=verdicts.OUTCOMES,
+        verdicts=verdicts,
+        told=told,
         judges=profile not in claims.NOT_JUDGED,
         findings=[] if profile in claims.NOT_JUDGED else _findings(rows, profile),
         rows=[row for row in rows if row.finding],
@@ -297,8 +302,10 @@ def build(outputs: Path, profile: str) -> list[str]:
 def _findings(rows: Sequence[Row], profile: str) -> list[list[Row]]:
     """Of each claim that README tells, where it was judged; what tells most first, as there."""
     order = [claims.CONTRADICTED, claims.REPRODUCED, *verdicts.OUTCOMES]
-    judged = [row for row in rows if row.claim.short and row.finding and row.profile in (profile, claims.PUBLISHED)]
-    judged.sort(key=lambda row: (order.index(row.outcome), row.profile != claims.PUBLISHED))
+    judged = sorted(
+        (row for row in rows if row.claim.short and row.finding and row.profile in (profile, claims.PUBLISHED)),
+        key=lambda row: (order.index(row.outcome), row.profile != claims.PUBLISHED),
+    )
     return [[row for row in judged if row.claim.id == id] for id in dict.fromkeys(row.claim.id for row in judged)]
 
 

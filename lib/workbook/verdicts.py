@@ -1,18 +1,21 @@
 """Verdicts as data: a row a finding of a judged profile and of the papers' own runs, as JSON, which also says of which
-version they are, what the last audit of the profile's records came to, and what each column means. Beside that, how a
-verdict is told in words, on pages, in documents and at the end of make.
+version they are, what the last audit of the profile's records came to, and what each column means. Beside that, how
+verdicts are told in words and in sums, on pages, in documents and at the end of make.
 
 ``make report`` writes them beside the report. A copy of them beside desk's records is committed, and is the one source
 of what the documents tell.
 """
 
 import collections
+import itertools
 import json
 import math
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import scipy.stats
 
 import lib
 from lib.base import files
@@ -24,7 +27,11 @@ NAME = places.VERDICTS.name
 NOT_MEASURED = "not measured"
 #: what is told of claims, in order: where there is no number it is no verdict
 OUTCOMES = (*claims.VERDICTS[:-1], NOT_MEASURED)
+DECIDED = {claims.REPRODUCED, claims.CONTRADICTED, claims.ABSENT}
+FALSE, CHANGED = "false on each side, at most", "otherwise in fresh draws"  # of verdicts, as sums tell it
 MANY = 40  # claims, of which make prints a line each
+
+Row = Mapping[str, Any]
 
 COLUMNS = [
     Column("claim", "text", "the claim's id in params/claims.yaml"),
@@ -59,7 +66,8 @@ COLUMNS = [
 ]
 
 
-def _row(claim: claims.Claim, finding: claims.Finding) -> dict[str, Any]:
+def row_of(claim: claims.Claim, finding: claims.Finding) -> dict[str, Any]:
+    """What is told of a claim that was measured, by ``COLUMNS``."""
     made = {name: finding.provenance.get(name) for name in ("notebook", "parameters", "commit", "device")}
     fields = vars(claim) | vars(finding) | made | {"claim": claim.id}
     if claim.kind != "value":
@@ -73,18 +81,15 @@ def committed(records: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {"audit": None, "verdicts": []}
 
 
-def write(
-    outputs: Path, profile: str, found: list[tuple[claims.Claim, claims.Finding]], audited: dict[str, Any] | None = None
-) -> bool:
-    """Writes them beside the report; ``found``: the findings of the profile and on the papers' own runs, by paper;
-    ``audited``: what the last audit came to. Returns whether there are some: of a profile that is not judged nothing is
-    written, and what an earlier report left goes."""
+def write(outputs: Path, profile: str, rows: Sequence[Row], audited: dict[str, Any] | None = None) -> bool:
+    """Writes them beside the report; ``rows``: those of the profile and on the papers' own runs, by paper; ``audited``:
+    what the last audit came to. Returns whether there are some: of a profile that is not judged nothing is written, and
+    what an earlier report left goes."""
     path = outputs / "report" / NAME
-    if profile in claims.NOT_JUDGED or not found:
+    if profile in claims.NOT_JUDGED or not rows:
         files.remove(path)
         return False
     project = tomllib.loads((places.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    rows = json.dumps([_row(*both) for both in found])
     said = {
         "form": 2,  # of the columns, raised when one changes its meaning or goes
         # the workbook's, and that of its recipe, which is raised when runs' numbers change
@@ -92,7 +97,7 @@ def write(
         "profile": profile,
         "audit": audited,
         "columns": {one.name: one.says for one in COLUMNS},
-        "verdicts": json.loads(rows, parse_constant=lambda _: None),  # what is no finite number is null
+        "verdicts": json.loads(json.dumps(rows), parse_constant=lambda _: None),  # what is no finite number is null
     }
     files.write(path, (json.dumps(said, indent=1) + "\n").encode())
     return True
@@ -101,12 +106,13 @@ def write(
 # ---- in words --------------------------------------------------------------------------------------------------------
 
 
-def outcome(verdict: str, mean: float | None) -> str:
-    """What is told of a verdict on this number: where none could be taken, there was nothing to resolve."""
-    return verdict if verdict == claims.UNJUDGED or math.isfinite(math.nan if mean is None else mean) else NOT_MEASURED
+def outcome(row: Row) -> str:
+    """What is told of a verdict: where no number could be taken, there was nothing to resolve."""
+    there = row["mean"] is not None and math.isfinite(row["mean"])
+    return row["verdict"] if there or row["verdict"] == claims.UNJUDGED else NOT_MEASURED
 
 
-def number(row: Mapping[str, Any]) -> str:
+def number(row: Row) -> str:
     """The number that decided, in words: mean, 95 % interval where there is one and it has a width, unit, whether it is
     fragile; empty where nothing could be measured."""
     mean, low, high = (math.nan if row[name] is None else row[name] for name in ("mean", "low", "high"))
@@ -125,34 +131,133 @@ def judgement(judged: tuple[str, Interval]) -> str:
     )
 
 
-def counted(rows: Iterable[Mapping[str, Any]]) -> str:
-    """How many of them came to what, in the order of ``OUTCOMES``."""
-    of = collections.Counter(outcome(row["verdict"], row["mean"]) for row in rows)
-    return ", ".join(f"{of[one]} {one}" for one in OUTCOMES if of[one])
-
-
-def place(profile: str, replicates: str) -> str:
+def place(row: Row) -> str:
     """Where a claim was judged: what is counted is told apart from what is trained."""
-    return (
-        "on published runs" if profile == claims.PUBLISHED else f"at {profile}" + ", counted" * (replicates == "exact")
-    )
+    counted = ", counted" * (row["replicates"] == "exact")
+    return "on published runs" if row["profile"] == claims.PUBLISHED else f"at {row['profile']}{counted}"
+
+
+def line(row: Row) -> str:
+    """A claim's verdict, its number, and where it was judged, unless that is where its profile trains."""
+    after = "" if place(row) == f"at {row['profile']}" else f" ({place(row)})"
+    said = outcome(row).removesuffix(" at this scale")
+    return f"{said:<14} {row['claim']}{': ' * bool(number(row))}{number(row)}{after}"
+
+
+# ---- in sums ---------------------------------------------------------------------------------------------------------
+
+
+def grouped(every: Iterable[Any], by: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    """By what ``by`` says of each, in its order."""
+    return {said: [*some] for said, some in itertools.groupby(sorted(every, key=by), by)}
+
+
+def tally(groups: Mapping[str, Collection[Row]]) -> dict[str, dict[str, str]]:
+    """Group, where it is not empty -> outcome -> how many came to it, of the outcomes that there are in any."""
+    counts = {name: collections.Counter(map(outcome, rows)) for name, rows in groups.items() if rows}
+    there = [one for one in OUTCOMES if any(one in of for of in counts.values())]
+    return {name: {one: f"{of[one]}" for one in there} for name, of in counts.items()}
+
+
+def counted(rows: Collection[Row]) -> str:
+    """How many of them came to what, in the order of ``OUTCOMES``."""
+    return ", ".join(f"{n} {one}" for one, n in tally({"": rows}).get("", {}).items())
 
 
 def main(profile: str, notebooks: Collection[str], outputs: Path = places.ROOT / "outputs") -> None:
     """For the Makefile: prints what these notebooks came to, by the report, a line a claim; of many, one for each paper
-    and place."""
+    and place, and how many of them are expected to be wrong."""
     rows = [row for row in committed(outputs / "report")["verdicts"] if row["notebook"] in notebooks]
-    groups = collections.defaultdict(list)
-    for row in rows:
-        groups[f"{row['paper']} {place(row['profile'], row['replicates'])}"].append(row)
-    by_group = [f"verdicts   {where}: {counted(some)}" for where, some in sorted(groups.items())]
+    groups = grouped(rows, lambda row: f"{row['paper']} {place(row)}")
+    lines = [f"verdicts   {at}: {counted(some)}" for at, some in groups.items()]
+    lines += [
+        f"expected   {what}: {', '.join(f'{n} {at}' for at, n in of.items())}"
+        for what, of in expected(rows).items()
+        if what in (FALSE, CHANGED)
+    ]
     who = profile if profile in claims.NOT_JUDGED else "what was run"
-    print("\n".join(by_group if len(rows) > MANY else map(line, rows)) or f"verdicts   none: {who} judges nothing")
+    print("\n".join(lines if len(rows) > MANY else map(line, rows)) or f"verdicts   none: {who} judges nothing")
 
 
-def line(row: Mapping[str, Any]) -> str:
-    """A claim's verdict, its number, and where it was judged, unless that is where its profile trains."""
-    where = place(row["profile"], row["replicates"])
-    after = "" if where == f"at {row['profile']}" else f" ({where})"
-    said = outcome(row["verdict"], row["mean"]).removesuffix(" at this scale")
-    return f"{said:<14} {row['claim']}{': ' * bool(number(row))}{number(row)}{after}"
+def expected(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
+    """Of the verdicts by an interval: what -> place -> how many. How many of them errors may have made, how many fresh
+    draws would change, how many say again what another says, and of how many the second opinion says what."""
+    told, of = {}, {*DECIDED, claims.UNRESOLVED, claims.DISPUTED}
+    by_interval = (row for row in rows if row["replicates"] != "exact" and outcome(row) in of)
+    for at, judged in grouped(by_interval, place).items():
+        decided = [row for row in judged if row["first"] in DECIDED]
+        confirmed = sum(row["first"] == row["second"] for row in decided)
+        silent = [row for row in decided if row["second"] == claims.TOO_FEW]
+        one_grid = sum(row["profile"] == claims.PUBLISHED or row["replicates"] == "resamples" for row in silent)
+        told[at] = {
+            "by an interval": f"{len(judged)}",
+            FALSE: f"{claims.ERROR * len(judged):.2g}",
+            "decided": f"{len(decided)}",
+            CHANGED: f"{sum(1 - row['again'] for row in decided if row['again'] is not None):.2g}",
+            "by another's number": f"{sum(len(its) - 1 for its in shared(decided))}",
+            "confirmed by the second opinion": f"{confirmed}",
+            "disputed": f"{len(decided) - confirmed - len(silent)}",
+            "silent: too few seeds": f"{len(silent) - one_grid}",
+            "silent: one grid of runs": f"{one_grid}",
+        }
+    return {what: {at: said[what] for at, said in told.items()} for what in next(iter(told.values()), ())}
+
+
+def shared(rows: Iterable[Row]) -> list[list[Row]]:
+    """Each with those after it, of its notebook and place, that share its number: what was measured, the mean of what
+    decides, or one less it, as phi above 0 and phi below 1 do."""
+    numbered = [
+        (
+            row,
+            {
+                (row["profile"], row["notebook"], one)
+                for one in (mean, round(1 - mean, 12), json.dumps(row["measured"]))
+            },
+        )
+        for row in rows
+        if number(row)
+        for mean in [round(row["mean"], 12)]
+    ]
+    groups = [
+        [row for row, its in numbered[at:] if its & numbers]
+        for at, (_, numbers) in enumerate(numbered)
+        if not any(before & numbers for _, before in numbered[:at])
+    ]
+    return [group for group in groups if len(group) > 1]
+
+
+# ---- on two scales ---------------------------------------------------------------------------------------------------
+
+
+def both(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Of each claim that our models judge and published runs judge: the row of ours, and theirs."""
+    theirs = {row["claim"]: row for row in rows if row["profile"] == claims.PUBLISHED}
+    return [
+        (row, theirs[row["claim"]]) for row in rows if row["claim"] in theirs and row["profile"] != claims.PUBLISHED
+    ]
+
+
+def across(pairs: Iterable[tuple[Row, Row]]) -> dict[str, dict[str, str]]:
+    """Verdict of our models -> that of published runs -> how many pairs."""
+    return tally({one: [theirs for own, theirs in pairs if outcome(own) == one] for one in OUTCOMES})
+
+
+def differing(pairs: Iterable[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
+    """Those that both scales decide, one so and one otherwise."""
+    return [pair for pair in pairs if len({*map(outcome, pair)} & DECIDED) > 1]
+
+
+def agreement(pairs: Collection[tuple[Row, Row]]) -> dict[str, str]:
+    """Heading -> how many of them both scales decide, how many alike, the rate with the 95 % interval of Clopper and
+    Pearson, and how many one guess for all would get right: the most frequent verdict of these published runs."""
+    decided = [pair for pair in pairs if {*map(outcome, pair)} <= DECIDED]
+    n, alike = len(decided), len(decided) - len(differing(decided))
+    low, high = scipy.stats.binomtest(alike, n).proportion_ci() if n else (0, 1)
+    usual = collections.Counter(outcome(theirs) for _, theirs in decided).most_common(1)
+    return {
+        "judged by both": f"{len(pairs)}",
+        "decided by both": f"{n}",
+        "alike": f"{alike}",
+        "rate": f"{100 * alike / n:.0f} % [{100 * low:.0f}, {100 * high:.0f}]" if n else "",
+        "by one guess for all": "".join(f"{often} ({verdict})" for verdict, often in usual),
+    }

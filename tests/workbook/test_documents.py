@@ -14,7 +14,7 @@ from PIL import Image
 from lib.flops import count
 from lib.workbook import claims, documents, gallery, parameters, places, plans, verdicts
 from lib.workbook.documents import AT_DESK, ON_RUNS, asked, escaped, filled, hours, table
-from tests.workbooks import ROOT, moved, published_at
+from tests.workbooks import ROOT, a_row, moved, published_at
 
 MEND = ".venv/bin/python -c 'from lib.workbook.documents import write; write()'"
 
@@ -64,16 +64,6 @@ def test_claims_whose_headings_stand_in_a_row_share_an_explanation():
 # ---- verdicts in words
 
 
-def row(verdict, mean):
-    return {"verdict": verdict, "mean": mean, "low": None, "high": None, "unit": "", "again": None}
-
-
-def of(id, desk="", published="", **changes):
-    """A claim and its verdicts."""
-    said = {AT_DESK: row(desk, 1.0), ON_RUNS: row(published, 2.0)}
-    return dataclasses.replace(ANY, id=id, **changes), {at: one for at, one in said.items() if one["verdict"]}
-
-
 def test_the_readme_tells_five_findings_that_would_come_out_again():
     """In at most 20 words each, with a figure, and with the verdicts of both scales."""
     every = documents.judged()
@@ -97,19 +87,31 @@ def test_the_readme_is_short():
 
 
 def test_claims_are_counted_by_what_judged_them():
-    """What is counted is no training. A verdict that nobody gave has no column, and one without a number is none."""
-    every = [of("a", "reproduced", "contradicted"), of("b", "reproduced"), of("c", "", "reproduced"), of("d")]
-    nothing = of("f", "not resolved")
-    nothing[1][AT_DESK]["mean"] = None
-    every += [of("e", "reproduced", replicates="exact"), nothing]
-    assert documents.in_numbers(dict(every)).splitlines() == [
-        "| judged on | reproduced | contradicted | not measured | all |",
-        "| --- | --- | --- | --- | --- |",
-        "| our small models | 2 | 0 | 1 | 3 |",
-        "| our small models, by arithmetic alone | 1 | 0 | 0 | 1 |",
-        "| published runs | 1 | 1 | 0 | 2 |",
+    """What is counted is no training, and has no errors. A verdict that nobody gave has no column, and one without a
+    number is none. Below them, what both scales judged."""
+    every = {
+        "a": {AT_DESK: a_row("a", "reproduced"), ON_RUNS: a_row("a", "contradicted", "published", again=0.75)},
+        **{f"b{i}": {AT_DESK: a_row(f"b{i}", "reproduced", again=0.5)} for i in range(39)},
+        "c": {ON_RUNS: a_row("c", "reproduced", "published")},
+        "d": {},
+        "e": {AT_DESK: a_row("e", "reproduced", replicates="exact")},
+        "f": {AT_DESK: a_row("f", "not resolved", mean=None)},
+    }
+    assert documents.in_numbers({dataclasses.replace(ANY, id=id): said for id, said in every.items()}).splitlines() == [
+        "| judged on | reproduced | contradicted | not measured | all "
+        "| false on each side, at most | otherwise in fresh draws |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| our small models | 40 | 0 | 1 | 41 | 1 | 20 |",
+        "| our small models, by arithmetic alone | 1 | 0 | 0 | 1 | 0 | 0 |",
+        "| published runs | 1 | 1 | 0 | 2 | 0.05 | 0.25 |",
         "",
-        "Of 6 claims 1 stand in a row of our models and in that of published runs, 1 in none (open).",
+        "Of 44 claims 1 are open. 0 groups of verdicts share [one number](docs/verdicts.md#what-stands-beside-a-sum).",
+        "Both scales judge 1 claims. Of 1 that both decide 0 came out the same: a small model foretells the verdict of "
+        "published runs in 0 % [0, 98], with its 95 % interval. One guess for all would be right on 1 (contradicted).",
+        "",
+        "| on our small models, and on published runs | contradicted | decided otherwise |",
+        "| --- | --- | --- |",
+        "| reproduced | 1 | [a](docs/claims.md#a) (contradicted) |",
     ]
 
 
@@ -153,7 +155,8 @@ def test_what_is_committed_of_desk_says_the_same_everywhere():
             assert then == json.loads(json.dumps({name: given[name] for name in then})), claim.id
     ours = {row["claim"]: row for row in rows if row["profile"] == "desk"}
     assert ours.keys() == {claim.id for claim in LEDGER.values() if claim.notebook}
-    assert verdicts.counted(ours.values()) in yaml.safe_load((ROOT / "CITATION.cff").read_text())["abstract"]
+    abstract = yaml.safe_load((ROOT / "CITATION.cff").read_text())["abstract"]
+    assert all(verdicts.counted(some) in abstract for some in verdicts.grouped(ours.values(), verdicts.place).values())
 
 
 # ---- notebooks and pictures
@@ -181,7 +184,7 @@ def test_where_a_claim_stands_is_read_from_the_first_cell(tmp_path, monkeypatch)
 
 
 def test_a_notebook_has_its_verdicts_and_one_that_reads_published_runs_has_those_on_them():
-    """Counted are those that can be judged at the scale."""
+    """Those that can be judged at the scale, what is counted by itself."""
     every = documents.judged()
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in documents.overview(every).splitlines()[2:]
@@ -189,14 +192,18 @@ def test_a_notebook_has_its_verdicts_and_one_that_reads_published_runs_has_those
     told = {name[1:].partition("]")[0]: at for name, _, _, *at in rows}
 
     def counted(at, field, name):
-        rows = [one[at] for claim, one in every.items() if getattr(claim, field) == name and at in one]
-        said = [row["verdict"] for row in rows if row["mean"] is not None]
-        judged = len(said) - said.count("not comparable at this scale")
-        text = f"{said.count('reproduced')} of {judged} reproduced"
-        return text + (f", {said.count('contradicted')} contradicted" if "contradicted" in said else "")
+        texts, rows = [], [one[at] for claim, one in every.items() if getattr(claim, field) == name and at in one]
+        for exact in (False, True):
+            its = [row for row in rows if row["mean"] is not None and (verdicts.place(row)[-7:] == "counted") == exact]
+            said = [row["verdict"] for row in its if row["verdict"] != "not comparable at this scale"]
+            against = f", {said.count('contradicted')} contradicted" * ("contradicted" in said)
+            texts += ["counted: " * exact + f"{said.count('reproduced')} of {len(said)} reproduced{against}"] * bool(
+                said
+            )
+        return "; ".join(texts)
 
     assert told["phi_probes"] == [counted(at, "notebook", "phi_probes") for at in (AT_DESK, ON_RUNS)]
-    assert "contradicted" in told["phi_probes"][1]
+    assert "contradicted" in told["phi_probes"][1] and "; counted: " in told["phi_probes"][0]
     for name in ("published_runs", "other_groups"):
         assert told[name] == ["", counted(ON_RUNS, "published", name)]
     assert told["generate"] == ["", ""]

@@ -31,7 +31,7 @@ def test_executed_copies_have_the_committed_verdicts_and_nothing_of_a_machine():
             for at, whose in ((AT_DESK, claim.notebook), (ON_RUNS, claim.published))
             if whose == name and at in one
         ]
-        said = {row["claim"]: verdicts.outcome(row["verdict"], row["mean"])[:14].strip() for row in rows}
+        said = {row["claim"]: verdicts.outcome(row)[:14].strip() for row in rows}
         assert found == said, name
 
 

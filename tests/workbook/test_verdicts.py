@@ -8,13 +8,14 @@ import pytest
 import lib
 from lib.workbook import claims, places, verdicts
 from lib.workbook.report import Outputs
-from tests.workbooks import a_notebook
+from tests.workbooks import a_notebook, a_row
 
 
 def write(outputs, profile):
     """What was found, as data; None where nothing is written."""
     rows = Outputs(outputs).rows(claims.ledger(places.LEDGER), profile)
-    found = [(row.claim, row.finding) for row in rows if row.finding and row.profile in (profile, "published")]
+    told = [row for row in rows if row.finding and row.profile in (profile, "published")]
+    found = [verdicts.row_of(row.claim, row.finding) for row in told]
     path = outputs / "report" / "verdicts.json"
     assert verdicts.write(outputs, profile, found, {"compared": 2}) == path.exists()
     return json.loads(path.read_text(), parse_constant=pytest.fail) if path.exists() else None
@@ -58,11 +59,86 @@ def test_a_row_is_what_the_finding_and_its_claim_say_and_make_ends_with_a_line_o
     ]
     assert printed("cpu", "instability") == lines[1:2]
     monkeypatch.setattr(verdicts, "MANY", 3)
-    assert printed("cpu", *every)[2:] == [
+    assert printed("cpu", *every)[2:6] == [
         "verdicts   003 at cpu, counted: 1 contradicted",
         "verdicts   004 at cpu: 1 not measured",
+        "expected   false on each side, at most: 0.025 at cpu, 0.025 on published runs",
+        f"expected   otherwise in fresh draws: {1 - row['again']:.2g} at cpu, "
+        f"{1 - published['again']:.2g} on published runs",
     ]
     assert [write(tmp_path, profile) for profile in claims.NOT_JUDGED] == [None] * len(claims.NOT_JUDGED)
     assert printed("smoke", *every) == ["verdicts   none: smoke judges nothing"]
     (tmp_path / "claims" / "cpu" / "001-base-state-explodes.json").write_text("{}")  # damaged
     assert len(write(tmp_path, "cpu")["verdicts"]) == 3
+
+
+def pairs(*verdicts_of):
+    """Of claims with these verdicts of ours and of published runs."""
+    rows = [(a_row(f"{at}", own), a_row(f"{at}", other, "published")) for at, (own, other) in enumerate(verdicts_of)]
+    return verdicts.both([row for pair in rows for row in pair])
+
+
+def test_a_rate_of_agreement_has_its_exact_interval():
+    """In closed form: the lower end is .025^(1/n) with n of n alike, 1 - .975^(1/2) with 1 of 2, and the upper ends are
+    symmetric. What either scale leaves open decides nothing."""
+    right, wrong, absent, unclear = "reproduced", "contradicted", "absent here", "not resolved"
+    alike, apart = [(right, right), (wrong, wrong), (absent, absent)], [(right, wrong), (absent, right)]
+    left_open = [
+        (unclear, right),
+        (right, unclear),
+        ("not comparable at this scale", wrong),
+        (right, "opinions differ"),
+    ]
+    for same, other, low, high in (
+        (3, 0, 0.025 ** (1 / 3), 1),
+        (0, 2, 0, 1 - 0.025**0.5),
+        (1, 1, 1 - 0.975**0.5, 0.975**0.5),
+    ):
+        found = pairs(*alike[:same], *apart[:other], *left_open)
+        judged, decided, alike_, rate, _ = verdicts.agreement(found).values()
+        assert (judged, decided, alike_) == (f"{len(found)}", f"{same + other}", f"{same}")
+        assert rate == f"{100 * same / (same + other):.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+        assert len(verdicts.differing(found)) == other
+    assert verdicts.agreement(pairs(*left_open))["rate"] == ""
+    assert verdicts.agreement(pairs(*apart, (wrong, right)))["by one guess for all"] == "2 (reproduced)"
+    assert verdicts.across(pairs(*alike, *apart)) == {
+        right: {right: "1", wrong: "1", absent: "0"},
+        wrong: {right: "0", wrong: "1", absent: "0"},
+        absent: {right: "1", wrong: "0", absent: "1"},
+    }
+    assert pairs() == verdicts.both([a_row("a", right), a_row("b", right, "published")]) == []
+
+
+def test_sums_say_how_many_verdicts_may_be_wrong():
+    """Of those by an interval 2.5 % a side, 1 - ``again`` of each that is decided, and what the second opinion says."""
+    rows = [
+        a_row("a", "reproduced", second="reproduced", again=0.5),
+        a_row("b", "opinions differ", first="contradicted", second="not resolved", again=0.75),
+        a_row("c", "absent here", again=None),
+        a_row("d", "contradicted", replicates="resamples"),
+        a_row("e", "not resolved", again=0.5),
+        a_row("f", "reproduced", replicates="exact"),
+        a_row("g", "not comparable at this scale"),
+        a_row("h", "not resolved", mean=None),
+        a_row("a", "reproduced", "published", replicates="resamples"),
+    ]
+    ours, theirs = zip(
+        *((of["at desk"], of["on published runs"]) for of in verdicts.expected(rows).values()), strict=True
+    )
+    assert " ".join(ours) == "5 0.12 4 0.75 0 1 1 1 1" and " ".join(theirs) == "1 0.025 1 0 0 0 0 0 1"
+
+
+def test_claims_of_a_notebook_share_a_number_where_it_is_the_same_or_what_is_left_of_one():
+    def of(claim, *numbers, mean=None, **changes):
+        measured = {f"{n}": [n] for n in numbers}
+        return a_row(
+            claim, "reproduced", **{"notebook": "a", "mean": mean or numbers[0], "measured": measured} | changes
+        )
+
+    phi, above, below = of("phi", 0.3), of("above", 0.3, 0.9), of("below", 0.7)
+    same = of("all", 2.0, 3.0, mean=3.0), of("value", 2.0, 3.0)  # that another comparison decides
+    alone = of("b", 0.3, notebook="b"), of("there", 0.3, profile="published"), of("other", 0.31)
+    nothing = of("x", math.nan), of("y", math.nan)
+    rows = [phi, *same, above, *alone, below, *nothing]
+    assert verdicts.shared(rows) == [[phi, above, below], [*same]]
+    assert verdicts.expected(rows)["by another's number"]["at desk"] == "3"
