@@ -34,8 +34,8 @@ AT_DESK, ON_RUNS = "at desk", "on published runs"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
 FORETOLD = (  # by what verdicts.agreement says
     "Both scales judge {judged by both} claims. Of {decided by both} that both decide {alike} came out the same: a "
-    "small model foretells the verdict of published runs in {rate}, with its 95 % interval. One guess for all would be "
-    "right on {by one guess for all}."
+    "small model foretells the verdict of published runs in {rate}, with its 95 % interval. One guess for all, their "
+    "most frequent verdict, would be right on {by one guess for all}."
 )
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 

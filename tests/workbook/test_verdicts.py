@@ -81,19 +81,11 @@ def pairs(*verdicts_of):
 def test_a_rate_of_agreement_has_its_exact_interval():
     """In closed form: the lower end is .025^(1/n) with n of n alike, 1 - .975^(1/2) with 1 of 2, and the upper ends are
     symmetric. What either scale leaves open decides nothing."""
-    right, wrong, absent, unclear = "reproduced", "contradicted", "absent here", "not resolved"
+    right, wrong, absent, unclear, disputed, beyond, *_ = verdicts.OUTCOMES
     alike, apart = [(right, right), (wrong, wrong), (absent, absent)], [(right, wrong), (absent, right)]
-    left_open = [
-        (unclear, right),
-        (right, unclear),
-        ("not comparable at this scale", wrong),
-        (right, "opinions differ"),
-    ]
-    for same, other, low, high in (
-        (3, 0, 0.025 ** (1 / 3), 1),
-        (0, 2, 0, 1 - 0.025**0.5),
-        (1, 1, 1 - 0.975**0.5, 0.975**0.5),
-    ):
+    left_open = [(unclear, right), (right, unclear), (beyond, wrong), (right, disputed)]
+    cases = [(3, 0, 0.025 ** (1 / 3), 1), (0, 2, 0, 1 - 0.025**0.5), (1, 1, 1 - 0.975**0.5, 0.975**0.5)]
+    for same, other, low, high in cases:
         found = pairs(*alike[:same], *apart[:other], *left_open)
         judged, decided, alike_, rate, _ = verdicts.agreement(found).values()
         assert (judged, decided, alike_) == (f"{len(found)}", f"{same + other}", f"{same}")
@@ -101,11 +93,8 @@ def test_a_rate_of_agreement_has_its_exact_interval():
         assert len(verdicts.differing(found)) == other
     assert verdicts.agreement(pairs(*left_open))["rate"] == ""
     assert verdicts.agreement(pairs(*apart, (wrong, right)))["by one guess for all"] == "2 (reproduced)"
-    assert verdicts.across(pairs(*alike, *apart)) == {
-        right: {right: "1", wrong: "1", absent: "0"},
-        wrong: {right: "0", wrong: "1", absent: "0"},
-        absent: {right: "1", wrong: "0", absent: "1"},
-    }
+    across = {own: " ".join(of.values()) for own, of in verdicts.across(pairs(*alike, *apart)).items()}
+    assert across == {right: "1 1 0", wrong: "0 1 0", absent: "1 0 1"}
     assert pairs() == verdicts.both([a_row("a", right), a_row("b", right, "published")]) == []
 
 
@@ -122,23 +111,17 @@ def test_sums_say_how_many_verdicts_may_be_wrong():
         a_row("h", "not resolved", mean=None),
         a_row("a", "reproduced", "published", replicates="resamples"),
     ]
-    ours, theirs = zip(
-        *((of["at desk"], of["on published runs"]) for of in verdicts.expected(rows).values()), strict=True
-    )
-    assert " ".join(ours) == "5 0.12 4 0.75 0 1 1 1 1" and " ".join(theirs) == "1 0.025 1 0 0 0 0 0 1"
+    at = {"at desk": "5 0.12 4 0.75 0 1 1 1 1", "on published runs": "1 0.025 1 0 0 0 0 0 1"}
+    assert {where: " ".join(of[where] for of in verdicts.expected(rows).values()) for where in at} == at
 
 
 def test_claims_of_a_notebook_share_a_number_where_it_is_the_same_or_what_is_left_of_one():
-    def of(claim, *numbers, mean=None, **changes):
-        measured = {f"{n}": [n] for n in numbers}
-        return a_row(
-            claim, "reproduced", **{"notebook": "a", "mean": mean or numbers[0], "measured": measured} | changes
-        )
+    def of(mean, *numbers, **changes):
+        return a_row("a", "reproduced", **{"notebook": "a", "mean": mean, "measured": {"": [*numbers]}} | changes)
 
-    phi, above, below = of("phi", 0.3), of("above", 0.3, 0.9), of("below", 0.7)
-    same = of("all", 2.0, 3.0, mean=3.0), of("value", 2.0, 3.0)  # that another comparison decides
-    alone = of("b", 0.3, notebook="b"), of("there", 0.3, profile="published"), of("other", 0.31)
-    nothing = of("x", math.nan), of("y", math.nan)
-    rows = [phi, *same, above, *alone, below, *nothing]
+    phi, above, below = of(0.3), of(0.3, 0.9), of(0.7, 0.7)
+    same = of(2.0, 2.0, 3.0), of(3.0, 2.0, 3.0)  # where another comparison decides
+    alone = of(0.3, notebook="b"), of(0.3, profile="published"), of(0.31, 0.31), of(math.nan), of(math.nan)
+    rows = [phi, *same, above, *alone, below]
     assert verdicts.shared(rows) == [[phi, above, below], [*same]]
     assert verdicts.expected(rows)["by another's number"]["at desk"] == "3"
