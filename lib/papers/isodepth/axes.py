@@ -3,7 +3,6 @@
 A loss is of the right continuation, in nats per token.
 """
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -232,8 +231,7 @@ def gaps(table: pd.DataFrame, r: int) -> Gaps:
     found: Gaps = {}
     for budget, task in table[["budget", "task"]].drop_duplicates().itertuples(index=False):
         paired = (losses[r] - losses[1]).loc[budget, task].dropna(axis=1)
-        error = paired.mean(axis=1).std(ddof=1) / np.sqrt(len(paired))
-        found[float(budget), str(task)] = Contrast(paired.mean().tolist(), float(error))
+        found[float(budget), str(task)] = Contrast(paired.mean().tolist(), float(paired.mean(axis=1).sem()))
     return found
 
 
@@ -247,13 +245,43 @@ def validation_gaps(best: pd.DataFrame, r: int) -> Gaps:
 def axis_gaps(gaps: Gaps) -> Gaps:
     """(budget, axis) -> the mean over an axis' tasks of ``gaps``, a number a seed; tasks have other examples, so that
     their errors are independent."""
-    found = {}
-    for budget, axis in itertools.product(dict.fromkeys(budget for budget, _ in gaps), WHOLE):
-        own = [gaps[budget, task.name] for task in AXES[axis] if (budget, task.name) in gaps]
-        if own:
-            error = np.sqrt(sum(of.stderr**2 for of in own)) / len(own)
-            found[budget, axis] = Contrast(np.mean([of.values for of in own], axis=0).tolist(), float(error))
-    return found
+    of_axis = {
+        (budget, axis): [gaps[budget, task.name] for task in AXES[axis] if (budget, task.name) in gaps]
+        for budget in dict.fromkeys(budget for budget, _ in gaps)
+        for axis in WHOLE
+    }
+    return {
+        label: Contrast(
+            np.mean([of.values for of in own], axis=0).tolist(),
+            float(np.linalg.norm([of.stderr for of in own])) / len(own),
+        )
+        for label, own in of_axis.items()
+        if own
+    }
+
+
+def over_validation(gaps: Gaps, validation: Gaps) -> Gaps:
+    """How much more loops lose on an axis than on the validation text, seed by seed."""
+    return {
+        (budget, f"{axis} over validation"): Contrast(
+            np.subtract(of.values, validation[budget, "validation"].values).tolist(), of.stderr
+        )
+        for (budget, axis), of in gaps.items()
+    }
+
+
+def whole_gaps(
+    cases: list[Evaluation],
+    found: list[dict[str, list[float]]],
+    plan: dict[Label, RunConfig],
+    best: pd.DataFrame,
+    r: int,
+) -> Gaps:
+    """All gaps of r loops to one: on the axes, these over validation, on the tasks, and in validation loss. found: what
+    ``evaluations.losses_of_whole_prompts`` measured of cases."""
+    of_tasks, validation = gaps(by_example(cases, found, plan, best), r), validation_gaps(best, r)
+    of_axes = axis_gaps(of_tasks)
+    return of_axes | over_validation(of_axes, validation) | of_tasks | validation
 
 
 def summary(gaps: Gaps) -> pd.DataFrame:

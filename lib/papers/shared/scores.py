@@ -5,7 +5,7 @@ of what lies between guessing and all right; beside each stands its ``stderr`` o
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -143,14 +143,33 @@ def as_trained(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[runs["T"].isna() | (runs["T"] == runs["mean_loops"])]
 
 
+# ---- whether they can be compared ------------------------------------------------------------------------------------
+
+
+def cut_shares(table: pd.DataFrame) -> "pd.Series[float]":
+    """By task and shots, of ``evaluations.over_seeds``: the share of the questions that lost their left end to fit into
+    the context."""
+    sums = table.groupby(["task", "shots"])[["cut", "n"]].sum()
+    return sums["cut"] / sums["n"]
+
+
+def cut(table: pd.DataFrame, tasks: Iterable[Task]) -> str:
+    """Why what models score on these tasks says nothing of the papers' models, whose contexts hold the prompts: theirs
+    cuts more than half of them, in the mean over the tasks. Empty where it does not."""
+    share = cut_shares(table).reindex([(task.name, task.shots) for task in tasks]).mean()
+    return f"the context cuts {share:.0%} of the prompts" if share > 0.5 else ""
+
+
 # ---- differences -----------------------------------------------------------------------------------------------------
 
 
 class Contrast(NamedTuple):
-    """A weighted sum of runs' scores: one number a training seed, and its standard error over examples."""
+    """A weighted sum of runs' scores: one number a training seed, its standard error over examples, and whether all
+    that it compares guess."""
 
     values: list[float]
     stderr: float
+    guesses: bool = False
 
     @property
     def mean(self) -> float:
@@ -170,15 +189,23 @@ class Contrast(NamedTuple):
 
 
 def contrast(
-    runs: pd.DataFrame, value: str, weights: dict[Label, float], by: Sequence[str], seeds: Sequence[int]
+    runs: pd.DataFrame,
+    value: str,
+    weights: dict[Label, float],
+    by: Sequence[str],
+    seeds: Sequence[int],
+    chance: float = 0.0,
 ) -> Contrast:
-    """The sum of weight * value over the runs whose columns ``by`` are the weights' keys; nan where one is missing."""
-    values, variance = pd.Series(0.0, index=list(seeds)), 0.0
+    """The sum of weight * value over the runs whose columns ``by`` are the weights' keys; nan where one is missing. A
+    key's runs guess where their mean lies within two standard errors of ``chance``, over seeds and examples."""
+    values, variance, guesses = pd.Series(0.0, index=list(seeds)), 0.0, True
     for key, weight in weights.items():
         own = runs[(runs[list(by)] == key).all(axis=1)].set_index("seed").reindex(list(seeds))
         values += weight * own[value]
-        variance += weight**2 * (own[f"{value} stderr"] ** 2).mean()
-    return Contrast(values.tolist(), math.sqrt(variance))
+        of_examples = (own[f"{value} stderr"] ** 2).mean()
+        variance += weight**2 * of_examples
+        guesses &= bool(abs(own[value].mean() - chance) <= 2 * np.hypot(own[value].agg("sem"), math.sqrt(of_examples)))
+    return Contrast(values.tolist(), math.sqrt(variance), guesses)
 
 
 def leads(

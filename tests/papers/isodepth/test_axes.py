@@ -16,7 +16,7 @@ from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
 from lib.papers.shared.scores import Contrast
 from lib.store.runs import RunStore
 from lib.tasks.evaluations import over_seeds
-from lib.tasks.suites import prompt
+from lib.tasks.suites import CORE, prompt
 from lib.workbook.claims import CONTRADICTED, verdict
 from lib.workbook.parameters import at_profile
 from tests.cases import claim
@@ -188,7 +188,8 @@ def test_single_tasks_are_read_at_the_largest_budget():
     ]
     table = pd.concat(tables, ignore_index=True).drop(columns="axis")
     of_tasks = function("downstream_axes", "of_tasks", table=table, best=optimal(table), draws=(5, 0))
-    drawn = of_tasks(lambda gaps: at(-gaps, [2, 4]), "drop", "never asked") | of_tasks(growth, "coqa")
+    named = {task.name: task for task in axes.TASKS}
+    drawn = of_tasks(lambda gaps: at(-gaps, [2, 4]), named["drop"], CORE[0]) | of_tasks(growth, named["coqa"])
     read = {"drop, r = 2": 0.1, "drop, r = 4": 0.3, "coqa, r = 1 to 2": 0.2, "coqa, r = 2 to 4": 0.4}
     read = {f"{name}, 1e+10 FLOPs": x for name, x in read.items()}
     assert {name: x[0] for name, x in drawn.items()} == pytest.approx(read)

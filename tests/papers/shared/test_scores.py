@@ -17,7 +17,7 @@ from lib.papers.shared.scores import Contrast, contrast
 from lib.store.runs import RunStore
 from lib.sweep import measurements
 from lib.tasks.evaluations import evaluate
-from lib.tasks.suites import CORE, LAMBADA
+from lib.tasks.suites import CORE, LAMBADA, Task
 from lib.workbook.parameters import at_profile
 from tests.scored import ADDED, NAMES, PLAN, asked, results, sized
 
@@ -83,6 +83,19 @@ def test_a_contrast_is_a_weighted_sum_with_both_errors():
     assert found.values == [6.0, 4.5] and found.stderr == pytest.approx(math.hypot(0.3, 0.4))
     assert found.mean == pytest.approx(5.25)
     assert math.isnan(contrast(runs, "Core", {("c",): 1.0}, ["architecture"], [1]).values[0])
+    # b guesses, 1.5 above 0 with errors of .5 over seeds and .8 over examples; a does not, 6 with 1 and .3
+    assert contrast(runs, "Core", {("b",): 1.0}, ["architecture"], [1, 2]).guesses and not found.guesses
+    assert not contrast(runs, "Core", {("b",): 1.0}, ["architecture"], [1, 2], chance=3.5).guesses
+    assert not contrast(runs, "Core", {("b",): 1.0}, ["architecture"], [1]).guesses  # nothing is known of other seeds
+
+
+def test_a_score_is_not_compared_where_most_prompts_are_cut():
+    rows = [("a", 0, 6.0, 10.0), ("b", 5, 3.0, 10.0), ("b", 5, 5.0, 10.0), ("b", 0, 10.0, 10.0)]
+    table = pd.DataFrame(rows, columns=["task", "shots", "cut", "n"])
+    a, b, never = Task("a"), Task("b", 5), Task("never asked")
+    assert scores.cut_shares(table).to_dict() == {("a", 0): 0.6, ("b", 0): 1.0, ("b", 5): 0.4}
+    assert scores.cut(table, [a]) == scores.cut(table, [a, never]) == "the context cuts 60% of the prompts"
+    assert scores.cut(table, [a, b]) == scores.cut(table, [never]) == ""  # tasks weigh alike
 
 
 def test_draws_are_of_other_seeds_and_other_examples():
