@@ -226,16 +226,20 @@ def test_slopes_are_of_each_seed():
         for C in (1e9, 2e9, 8e9)
     ]
     each = pd.DataFrame(rows).assign(inside=True, stored=1e6)
-    sizes = pd.DataFrame({name: [1.0] for name in SHOWN}, index=[1024])
+    sizes = pd.DataFrame({name: [1.0] for name in (*SHOWN, "cells that agree")}, index=[1024])
     pairs = [("looped-moe", "base"), ("base", "looped"), ("moe", "looped-moe"), ("moe", "base")]
-    gaps = dict.fromkeys(pairs, pd.DataFrame({1e9: [0.0, 0.0]}, index=[1, 2]).rename_axis(columns="C"))
-    of = {"sizes": sizes, "pairs": pairs, "gaps": gaps, "p": SimpleNamespace(seeds=[1, 2])}
-    said = run("moe_isoflop", "def in_size", each=each, **of).said.claims
+    # the gap is zero at 2e9 by the first seed's line; that of the second falls
+    gap = pd.DataFrame(np.log([1e9, 2e9, 8e9]) - np.log(2e9), [1e9, 2e9, 8e9]).T
+    gaps = dict.fromkeys(pairs, pd.concat([gap, -gap]).set_axis([1, 2]).rename_axis(columns="C"))
+    of = {"sizes": sizes, "pairs": pairs, "gaps": gaps, "budgets": [1e9, 2e9, 8e9], "p": SimpleNamespace(seeds=[1, 2])}
+    said = run("moe_isoflop", "gap, look = ", "def in_size", each=each, **of).said.claims
+    for numbers, first in zip(said["006-base-and-looped-moe-cross"].values(), (2, 4), strict=True):
+        assert numbers[0] == pytest.approx(np.log(first)) and np.isnan(numbers[1])
     assert said["004-base-exponent"] == pytest.approx([0.2, 0.4])
     assert said["004-looped-moe-exponent"] == pytest.approx([0.6, 0.4])
     assert list(said["004-same-slope"].values()) == [pytest.approx([-0.5, 0]), pytest.approx([0.5, 0])]
     each.loc[0, "inside"] = False
-    outside = run("moe_isoflop", "def in_size", each=each, **of).said.claims["004-base-exponent"]
+    outside = run("moe_isoflop", "gap, look = ", "def in_size", each=each, **of).said.claims["004-base-exponent"]
     assert np.isnan(outside).tolist() == [True, False]
 
 
