@@ -30,7 +30,7 @@ SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("sca
 CARD = places.RECORDS / "README.md"
 RECORDS = places.VERDICTS.parent
 OURS = "ours"  # whose claims those are that no paper makes
-AT_DESK, ON_RUNS = "at desk", "on published runs"
+AT_DESK, ON_RUNS, AT_ADDENDUM = "at desk", "on published runs", "at addendum"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
 FORETOLD = (  # by what verdicts.agreement says
     "Both scales judge {judged by both} claims. Of {decided by both} that both decide {alike} came out the same: a "
@@ -39,7 +39,7 @@ FORETOLD = (  # by what verdicts.agreement says
 )
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 
-#: claim -> where it was judged, AT_DESK and ON_RUNS -> the row of its verdict, as ``verdicts.COLUMNS`` has it
+#: claim -> where it was judged, AT_DESK, ON_RUNS, AT_ADDENDUM -> the row of its verdict (``verdicts.COLUMNS``)
 Judged = Mapping[Claim, Mapping[str, Mapping[str, Any]]]
 
 
@@ -99,10 +99,12 @@ def described(listed: Iterable[Column]) -> str:
 
 
 def judged() -> Judged:
-    """All claims with the verdicts beside desk's records, paper by paper, in the ledger's order."""
-    rows = verdicts.grouped(verdicts.committed(RECORDS)["verdicts"], lambda row: row["claim"])
+    """All claims with the verdicts beside desk's records and the addendum's, paper by paper, in the ledger's order."""
+    more = verdicts.committed(RECORDS.parent / "addendum")["verdicts"]
+    said = [*verdicts.committed(RECORDS)["verdicts"], *(row for row in more if row["profile"] == "addendum")]
+    rows, at = verdicts.grouped(said, lambda row: row["claim"]), {claims.PUBLISHED: ON_RUNS, "addendum": AT_ADDENDUM}
     return {
-        claim: {ON_RUNS if row["profile"] == claims.PUBLISHED else AT_DESK: row for row in rows.get(claim.id, [])}
+        claim: {at.get(row["profile"], AT_DESK): row for row in rows.get(claim.id, [])}
         for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)
     }
 
@@ -200,16 +202,23 @@ def found(every: Judged) -> str:
         if claim.short
     ]
     firm = collections.Counter(
-        row["verdict"]
-        for said in every.values()
-        for row in said.values()
-        if row["replicates"] != "exact" and (row["again"] or 0) >= claims.FRAGILE
+        row["verdict"] for row in _rows(every) if row["replicates"] != "exact" and (row["again"] or 0) >= claims.FRAGILE
     )
     return (
         f"{table(told)}\n\nWe chose these findings by hand, after judging, among the {firm[REPRODUCED]} reproduced and "
         f"{firm[CONTRADICTED]} contradicted verdicts on trained models "
         "that are [firm](docs/verdicts.md#how-firm-it-is-and-what-would-settle-it)."
     )
+
+
+def _rows(every: Judged, places: Iterable[str] = SCALES) -> list[verdicts.Row]:
+    """Of these places; what desk has counted the addendum does not count anew."""
+    return [
+        row
+        for said in every.values()
+        for at, row in said.items()
+        if at in places and not (at == AT_ADDENDUM and row["replicates"] == "exact")
+    ]
 
 
 def says(claim: Claim) -> str:
@@ -234,11 +243,15 @@ def anchor(id: str) -> str:
 
 def in_numbers(every: Judged) -> str:
     """How many claims came to what, and how many of these verdicts may be wrong: a row for what our runs say, one for
-    what is counted and not trained, and one for published runs. Below it, what came out on both scales."""
-    rows = [row for said in every.values() for row in said.values()]
-    groups = verdicts.grouped(rows, verdicts.place)
-    expected = verdicts.expected(rows)
-    names = SCALES | {f"{AT_DESK}, counted": f"{SCALES[AT_DESK]}, by arithmetic alone"}
+    what is counted and not trained, one for the addendum, and one for published runs. Below it, what came out on both
+    scales."""
+    rows = _rows(every)
+    told = [*rows, *_rows(every, [AT_ADDENDUM])]
+    groups, expected = verdicts.grouped(told, verdicts.place), verdicts.expected(told)
+    names = SCALES | {
+        f"{AT_DESK}, counted": f"{SCALES[AT_DESK]}, by arithmetic alone",
+        AT_ADDENDUM: "our addendum: more runs, some claims once more",
+    }
     lines = [
         {"judged on": names[at], **counts, "all": f"{len(groups[at])}"}
         | {what: expected[what].get(at, "0") for what in (verdicts.FALSE, verdicts.CHANGED)}
@@ -370,7 +383,7 @@ def entries(every: Judged) -> str:
 
 def summed(every: Judged) -> dict[str, str]:
     """The name of a part of docs/verdicts.md -> the part: what both scales say, and what stands beside a sum."""
-    rows = [row for said in every.values() for row in said.values()]
+    rows = _rows(every)
     pairs = verdicts.both(rows)
     exact = [pair for pair in pairs if pair[0]["replicates"] == "exact"]
     kinds = verdicts.grouped(pairs, lambda pair: pair[0]["kind"]) | {"counted, of these": exact, "all": pairs}
@@ -384,7 +397,13 @@ def summed(every: Judged) -> dict[str, str]:
                 if verdicts.differing(verdicts.both([*said.values()]))
             ]
         ),
-        "expected": table([{"of verdicts by an interval": what} | of for what, of in verdicts.expected(rows).items()]),
+        "expected": table(
+            [
+                {"of verdicts by an interval": what} | of
+                for what, of in verdicts.expected([*rows, *_rows(every, [AT_ADDENDUM])]).items()
+            ]
+        ),
+        "addendum": addendum(every),
         "shared": table(
             [
                 {"judged": verdicts.place(some[0]), "claims": ", ".join(_link(row, "") for row in some)}
@@ -392,6 +411,22 @@ def summed(every: Judged) -> dict[str, str]:
             ]
         ),
     }
+
+
+def addendum(every: Judged) -> str:
+    """What became of the claims that desk and the addendum judge: how many came to what, and a row for each that did
+    not stay, or that the addendum alone judges."""
+    ours = [said for claim, said in every.items() if AT_ADDENDUM in said and claim.replicates != "exact"]
+    pairs = [(said[AT_DESK], said[AT_ADDENDUM]) for said in ours if AT_DESK in said]
+    kept = [one["claim"] for one, other in pairs if verdicts.outcome(one) == verdicts.outcome(other)]
+    lines = [
+        {"claim": _link(said[AT_ADDENDUM], "")}
+        | {at: escaped(verdict({at: said[at]})) if at in said else "" for at in (AT_DESK, AT_ADDENDUM)}
+        for said in ours
+        if said[AT_ADDENDUM]["claim"] not in kept
+    ]
+    across = [{"at desk, and at addendum": one} | of for one, of in verdicts.across(pairs).items()]
+    return f"{len(pairs)} claims are judged once more.\n\n{table(across)}\n\n{table(lines)}"
 
 
 # ---- docs/scale.md ---------------------------------------------------------------------------------------------------
