@@ -29,7 +29,8 @@ pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 
 #: notebook -> the sliders that change its figure at this size
-SLIDERS = {"early_exit": "threshold", "generate": "loops", "recurrence_exponent": "phi", "test_time_saturation": "seen"}
+SLIDERS = {"early_exit": "threshold", "generate": "loops", "recurrence_exponent": "phi", "start_here": "curve"}
+SLIDERS |= {"test_time_saturation": "seen"}
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic"]
 PATIENCE = 900  # seconds for anything: a run of all cells, on a machine that does other things as well
 
@@ -103,9 +104,20 @@ class Reader:
         self.page.get_by_role("menuitem", name=entry).first.click()
 
     def cells(self):
-        """The code cells of the notebook as it is saved now."""
-        with self.page.expect_response(lambda to: "/api/contents/" in to.url and to.request.method == "PUT"):
-            self.page.keyboard.press("Control+s")
+        """The code cells of the notebook as it is saved now. A key that is pressed while JupyterLab saves by itself is
+        lost, so that it is pressed again."""
+
+        def saved():
+            try:
+                with self.page.expect_response(
+                    lambda to: "/api/contents/" in to.url and to.request.method == "PUT", timeout=20_000
+                ):
+                    self.page.keyboard.press("Control+s")
+            except playwright.TimeoutError:
+                return False
+            return True
+
+        until(saved, PATIENCE)
         return [cell for cell in nbformat.read(self.path, 4).cells if cell.cell_type == "code"]
 
     def set_parameters(self, text: str) -> None:
