@@ -14,19 +14,17 @@ def labelled(results: Iterable[RunResult], plan: dict[Label, RunConfig], names: 
     """One row a run of the plan: ``label``, its parts under ``names``, ``status``, ``tokens``, the last validation's
     bits per byte ``bpb``, and its ``loss`` in nats per token, nan where the run diverged."""
     found = {result.key: result for result in results}
-    rows = []
-    for label, cfg in plan.items():
-        result = found[cfg.key]
-        rows.append(
-            {
-                "label": label,
-                **dict(zip(names, label, strict=True)),
-                "status": result.status,
-                "tokens": result.summary.get("tokens"),
-                "bpb": result.summary.get("val_bpb"),
-                "loss": result.summary["val_loss"] if result.status == "finished" else np.nan,
-            }
-        )
+    rows = [
+        {
+            "label": label,
+            **dict(zip(names, label, strict=True)),
+            "status": result.status,
+            "tokens": result.summary.get("tokens"),
+            "bpb": result.summary.get("val_bpb"),
+            "loss": result.summary["val_loss"] if result.status == "finished" else np.nan,
+        }
+        for label, result in ((label, found[cfg.key]) for label, cfg in plan.items())
+    ]
     return pd.DataFrame(rows, columns=["label", *names, "status", "tokens", "bpb", "loss"])
 
 

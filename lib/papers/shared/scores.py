@@ -178,8 +178,9 @@ class Contrast(NamedTuple):
     @property
     def draws(self) -> np.ndarray:
         """What the mean might be for other seeds (Student's t) and, independently, for other examples (normal). All
-        seeds were asked the same examples; runs count as if each were asked its own. Of a single seed nothing is known:
-        nan."""
+        runs were asked the same examples. Differences whose ``stderr`` is of these one by one are paired; those of
+        ``contrast`` count as if each run were asked its own, since scores keep no example. Of a single seed nothing is
+        known: nan."""
         n = len(self.values)
         if n < 2:
             return np.full(DRAWS, np.nan)

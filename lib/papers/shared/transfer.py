@@ -117,10 +117,15 @@ def loss_curves(
             axis.plot(losses.index, losses, marker + "-", color=colour, ms=3.5)
             axis.vlines(losses.index, seeds.min(), seeds.max(), color=colour, lw=0.9)
             for lr, loss in losses[losses > most].items():
-                at, coordinates = (lr, 1), ("data", "axes fraction")
-                over = dict(fc="white", ec="none", pad=0.5)  # the line
-                words = f"{loss:.2f} $\\uparrow$"
-                axis.annotate(words, at, xycoords=coordinates, bbox=over, ha="right", va="top", fontsize=6)
+                axis.annotate(
+                    f"{loss:.2f} $\\uparrow$",
+                    (lr, 1),
+                    xycoords=("data", "axes fraction"),
+                    bbox=dict(fc="white", ec="none", pad=0.5),  # over the line
+                    ha="right",
+                    va="top",
+                    fontsize=6,
+                )
             minima(axis, optima.loc[optima[condition] == line, "lr"], losses, colour)
         rate_axis(axis, cell["lr"])
     if means.max() > most:

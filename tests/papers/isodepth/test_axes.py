@@ -8,8 +8,6 @@ import pandas as pd
 import pytest
 
 from lib.base.errors import InputError
-from lib.base.statistics import all_resampled
-from lib.fit.fits import Noise
 from lib.papers.isodepth import axes, designs
 from lib.papers.isodepth.axes import by_axis, labelled, macro, optimal
 from lib.papers.isodepth.parameters import DownstreamAxes, RecurrenceExponent
@@ -17,9 +15,7 @@ from lib.papers.shared.scores import Contrast
 from lib.store.runs import RunStore
 from lib.tasks.evaluations import over_seeds
 from lib.tasks.suites import CORE, prompt
-from lib.workbook.claims import CONTRADICTED, verdict
 from lib.workbook.parameters import at_profile
-from tests.cases import claim
 from tests.cells import function
 from tests.given import given
 from tests.runs import small_run
@@ -130,22 +126,6 @@ def test_an_axis_without_tasks_has_no_margin():
     found = {axis: axes.drawn_gaps(points, axis, 3, 0) for axis in (axes.KNOWLEDGE, axes.READING)}
     assert len(found[axes.KNOWLEDGE]) == 4 and found[axes.KNOWLEDGE].isna().all(axis=None)
     assert found[axes.READING].iloc[0].notna().all()
-
-
-def test_no_order_is_seldom_taken_for_one():
-    """Contradictions of "at every budget the gap grows from each r to the next" where no r matters: 2.8 % of 3,000 sets
-    of draws with three budgets, where the least rise of each budget and Student's t over budgets had 30 %."""
-    random, contradicted, grids = np.random.default_rng(0), 0, 400
-    for _ in range(grids):
-        losses = random.normal(0, 1, (3, 4))
-        freedom = 24  # of 44 runs, and a surface of five parameters for each of four recurrences
-        found = Noise(random.chisquare(freedom) / freedom, freedom)
-        every = np.concatenate([losses[None], losses + found.draws(2000, 12, random).reshape(-1, 3, 4)])
-        rises = np.diff(every, axis=2).reshape(len(every), -1)
-        names = [str(i) for i in range(rises.shape[1])]
-        compared = all_resampled(dict(zip(names, rises[0], strict=True)), dict(zip(names, rises[1:].T, strict=True)))
-        contradicted += verdict(claim(effect=1e-9), compared, "cpu") == CONTRADICTED
-    assert contradicted / grids < 0.05
 
 
 def test_what_follows_the_validation_loss_is_told_from_noise():
@@ -263,10 +243,13 @@ def test_the_width_is_that_of_the_lowest_mean_over_seeds():
     assert gap.values == pytest.approx([1.85 - 1.89, 1.95 - 1.9, 2.05 - 1.91])
 
 
-def test_a_summary_covers_seeds_and_examples():
-    found = axes.summary({(1.0, "drop"): Contrast([0.1, 0.2, 0.3], 0.05)})
-    row = found.loc[(1.0, "drop")]
-    alone = axes.summary({(1.0, "drop"): Contrast([0.1, 0.2, 0.3], 0.0)}).loc[(1.0, "drop")]
-    assert row["gap"] == pytest.approx(0.2) and row["error over seeds"] == pytest.approx(0.1 / np.sqrt(3))
-    assert alone["low"] == pytest.approx(0.2 - 4.303 * 0.1 / np.sqrt(3), abs=0.01)  # Student's t of two degrees
-    assert row["low"] < alone["low"] and row["high"] > alone["high"]
+def test_an_axis_stands_beside_validation_seed_by_seed():
+    of, validation = (
+        {(1.0, axes.KNOWLEDGE): Contrast([0.1, 0.3], 0.03)},
+        {(1.0, "validation"): Contrast([0.2, 0.1], 0.0)},
+    )
+    (over,) = (found := axes.over_validation(of, validation)).values()
+    assert over.values == pytest.approx([-0.1, 0.2]) and over.stderr == 0.03
+    row, alone = axes.summary(found).iloc[0], Contrast(over.values, 0.0).draws
+    assert row["gap"] == pytest.approx(0.05) and row["error over seeds"] == pytest.approx(0.15)
+    assert row["low"] < np.quantile(alone, 0.025) < np.quantile(alone, 0.975) < row["high"]
