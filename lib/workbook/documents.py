@@ -130,9 +130,9 @@ def rests(every: Judged) -> str:
     why = collections.Counter(found.reason for _, found in judged if found.reason)
     said = (
         f"{len(both)} of {len(ours)} claims that resamples judge at desk have a number of every seed, {len(judged)} of "
-        f"them a verdict. By seeds {sum(found.seeds[0] != first for first, found in judged)} come to another one, by "
-        f"seeds and form {sum(found.form[0] != first for first, found in judged)}; of {why.total()} one differs: "
-        f"{', '.join(f'{n} since {reason}' for reason, n in why.most_common())}. Without such numbers are those of "
+        f"them a verdict. {sum(found.seeds[0] != first for first, found in judged)} of these change by seeds, "
+        f"{sum(found.form[0] != first for first, found in judged)} by seeds and form: "
+        f"{', '.join(f'{reason} ({n})' for reason, n in why.most_common())}. Without such numbers are claims of "
         f"{', '.join(f'`{name}` ({n})' for name, n in others.items())}."
     )
     rows = [

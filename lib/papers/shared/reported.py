@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from lib.base.errors import InputError
 from lib.base.statistics import LEVEL
 
 T = TypeVar("T")
@@ -52,12 +53,16 @@ def rests_on(
 ) -> dict[str, dict[str, Any]]:
     """Claim -> the arguments of ``nb.claim`` that say what its interval rests on. read: what is ``reported``, of some
     runs and by laws of a coupling, as ``fit_joint`` takes it; it is asked of the runs of each seed by themselves, and
-    of all runs by the coupled law. Where that changes nothing no law was read."""
+    of all runs by the coupled law. Where that changes nothing no law was read; nothing is said where the runs of a seed
+    are too few for a law."""
 
     def numbers(of: pd.DataFrame, coupling: float | str) -> dict[str, dict[str, float]]:
         return {one.id: {name: x for name, (x,) in one.values.items()} for one in read(of, coupling)}
 
-    each, form = [numbers(runs[runs["seed"] == seed], 1) for seed in seeds], numbers(runs, "free")
+    try:
+        each, form = [numbers(runs[runs["seed"] == seed], 1) for seed in seeds], numbers(runs, "free")
+    except (InputError, KeyError):  # no law, or one of some recurrences alone
+        return {one.id: {} for one in reported}
     return {
         one.id: {
             "by_seed": {name: [own[one.id].get(name, np.nan) for own in each] for name in one.values},

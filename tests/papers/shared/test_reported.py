@@ -29,6 +29,11 @@ def test_what_an_interval_rests_on_is_read_off_each_seed_and_off_the_coupled_law
     by_seed = found["000-no-crossover"].pop("by_seed")
     assert found["000-no-crossover"] == {"by_form": {}} and by_seed["a"] == [3.5, 2.0]
     assert by_seed["b"][0] == 3.5 and np.isnan(by_seed["b"][1])  # seed 1 has none
+
+    def fails(of, coupling):
+        return read(of, coupling) if len(of) == 4 else [{}["r = 4"]]
+
+    assert rests_on([*read(runs, 1)], fails, runs, [2, 1]) == {"000-phi": {}, "000-no-crossover": {}}
     nb = a_notebook("recurrence_exponent", tmp_path)
     finding = nb.claim("000-phi", [2.75], [1, 2], "phi", "", [2.0, 3.0], **found["000-phi"])
     assert (finding.by_seed, finding.by_form) == ({"": [3.5, 2.0]}, {"": 12.75})
