@@ -292,13 +292,12 @@ class BySeeds(NamedTuple):
     reason: str
 
 
-def by_seeds(claim: Claim, found: "Finding | Mapping[str, Any]") -> BySeeds | None:
+def by_seeds(claim: Claim, row: Mapping[str, Any]) -> BySeeds | None:
     """The other judgement of a claim whose replicates are resamples, by the same rule: Student's t over what the runs
     of each seed say by themselves; then with each interval widened by the distance of the coupled law's number from the
     additive one's, which no seed shows. None without two seeds, and where one of them has no number.
 
-    found: a finding, or its fields."""
-    row = found if isinstance(found, Mapping) else vars(found)
+    row: a finding's fields."""
     numbers = {name: np.asarray(x, dtype=float) for name, x in row["by_seed"].items()}
     if not numbers or not all(len(x) > 1 and np.isfinite(x).all() for x in numbers.values()):
         return None
@@ -355,7 +354,7 @@ def report(
             )
     if (resamples.keys() != measured.keys()) if claim.replicates == "resamples" else resamples:
         raise InputError(f"claim {claim.id}: draws: its replicates are {claim.replicates}, give draws for resamples")
-    of_seeds = as_comparisons(by_seed) if len(by_seed) else {}
+    of_seeds = as_comparisons(by_seed) if len(by_seed) and not (part or incomparable) else {}
     if of_seeds and (of_seeds.keys() != measured.keys() or claim.replicates != "resamples"):
         raise InputError(
             f"claim {claim.id}: by_seed: give it for each of the values, where the replicates are resamples"

@@ -267,7 +267,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         "fragile": claims.FRAGILE,
         "data": verdicts.write(outputs, profile, told, audited),
         "executed": {(other, name) for other, names in failures.items() for name in names},
-        "by_seeds": claims.by_seeds,
+        "by_seeds": lambda claim, finding: claims.by_seeds(claim, vars(finding)),
         "judgement": verdicts.judgement,
         "needs": {(row.claim.id, row.profile): _need(row, runs) for row in rows},
         "in_yaml": in_yaml,

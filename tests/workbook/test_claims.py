@@ -109,8 +109,10 @@ def test_a_claim_judged_by_resamples_is_judged_by_seeds_and_form_beside_it(half,
     draws = np.linspace(0.04 - half, 0.04 + half, 201).tolist()
     plain = reported([0.04], RESAMPLED, draws=draws)
     found = reported([0.04], RESAMPLED, draws=draws, by_seed=OF_SEEDS, by_form={"": form})
-    assert dataclasses.replace(found, by_seed={}, by_form={}) == plain and claims.by_seeds(RESAMPLED, plain) is None
-    both = claims.by_seeds(RESAMPLED, found)
+    assert (
+        dataclasses.replace(found, by_seed={}, by_form={}) == plain and claims.by_seeds(RESAMPLED, vars(plain)) is None
+    )
+    both = claims.by_seeds(RESAMPLED, vars(found))
     mean, low, high = mean_and_interval(OF_SEEDS)
     assert both.seeds == (verdicts[0], (mean, low, high)) and both.reason == reason
     off = abs(form - 0.04)
@@ -122,7 +124,7 @@ def test_seeds_may_scatter_more_and_one_without_a_number_judges_nothing(reported
     draws = np.linspace(0.03, 0.05, 201).tolist()
     assert reported([0.04], RESAMPLED, draws=draws).first == REPRODUCED
     for numbers, expected in (([-0.02, 0.1, 0.04, 0.04], claims.MORE), ([0.04, math.nan, 0.04], None), ([0.04], None)):
-        both = claims.by_seeds(RESAMPLED, reported([0.04], RESAMPLED, draws=draws, by_seed=numbers))
+        both = claims.by_seeds(RESAMPLED, vars(reported([0.04], RESAMPLED, draws=draws, by_seed=numbers)))
         assert (both and both.reason) == expected
     with pytest.raises(InputError, match="by_seed: give it for each of the values"):
         reported([0.04], RESAMPLED, draws=draws, by_seed={"b": [0.04, 0.05]})
