@@ -54,10 +54,7 @@ def machine() -> dict[str, Any]:
 
 def _of_processor(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
     """What Linux says of the first processor."""
-    try:
-        first = path.read_text(encoding="utf-8").strip().split("\n\n")[0]
-    except OSError:
-        return {}
+    first = (path.read_text(encoding="utf-8") if path.exists() else "").strip().split("\n\n")[0]
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
 
 

@@ -188,10 +188,8 @@ def threshold_saving(exits: Exits, criterion: str, saved: float) -> float:
         return 0.0
     scores = exits.scores[criterion]
     # a divergence of nothing may be rounded to below 0, which is no threshold
-    for threshold in np.unique(np.quantile(scores[np.isfinite(scores)], np.linspace(0, 1, 201)).clip(1e-12)):
-        if left(exits, scores, threshold)[1] >= saved:
-            return float(threshold)
-    return math.inf
+    thresholds = np.unique(np.quantile(scores[np.isfinite(scores)], np.linspace(0, 1, 201)).clip(1e-12))
+    return next((float(one) for one in thresholds if left(exits, scores, one)[1] >= saved), math.inf)
 
 
 def _outputs(model: LoopedLM, tokens: Tensor, every_layer: bool) -> Iterator[tuple[float, Tensor, Tensor]]:

@@ -260,10 +260,8 @@ def budget_axis(axis: Axes, budgets: Sequence[float]) -> None:
 
 def short(value: float) -> str:
     """A count in short words: 20 k, 1.027 G."""
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.4g} {unit}"
-    return f"{value:.0f}"
+    units = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+    return next((f"{value / size:.4g} {unit}" for size, unit in units if value >= size), f"{value:.0f}")
 
 
 # ---- what a figure shows, in words, for those who do not see it: from its titles, axes and legends, not its name -----

@@ -147,8 +147,11 @@ class RunStore:
     def named(self, key: str) -> RunResult:
         """The run whose key begins so, of those that finished and whose weights are there. Raises InputError where that
         is none or several."""
-        runs = [run for run in self.runs() if run.key.startswith(key) and run.status == "finished"]
-        found = [run for run in runs if run.path or self._kept_weights(run.key)]
+        found = [
+            run
+            for run in self.runs()
+            if run.key.startswith(key) and run.status == "finished" and (run.path or self._kept_weights(run.key))
+        ]
         if not key or len(found) != 1:
             raise InputError(
                 f"run: {key!r} names {len(found)} finished runs with weights in {self.path}, use a whole key, the name "

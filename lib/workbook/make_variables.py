@@ -61,26 +61,36 @@ HEEDED = {
 def answer(asked: Mapping[str, str]) -> str:
     """ "fine", or a line that names a variable, what is wrong with it, and the remedy."""
     given, goals, notebooks = asked["GIVEN"].split(), asked["GOALS"].split(), asked["NOTEBOOKS"].split()
-    for name in given:
-        if name not in VARIABLES:
-            return f"{name}: unknown variable, use {one_of(VARIABLES)}"
-    for name, (looks, said) in VALUES.items():
-        if not re.fullmatch(looks, asked[name]):
-            return f"{name}: '{asked[name]}' {said}"
-    for name in asked["ONLY"].split():
-        if name not in notebooks:
-            return f"ONLY: there is no notebook '{name}', use one of: {' '.join(notebooks)}"
-    for name, (heeding, why) in HEEDED.items():
-        for goal in goals:
-            if asked[name] and goal not in heeding:
-                return f"{name}: make {goal} {why}, use it with {' or '.join(f'make {one}' for one in heeding)} alone"
-    for goal in ("records", "audit"):
-        if asked["ENGINE"] and goal in goals:
-            return f"ENGINE: make {goal} trains on this machine, leave it out, or use make reproduce-figures"
-    for name in ON_A_CLUSTER:
-        if name in given and not asked["ENGINE"]:
-            return f"{name}: only a cluster needs it, use ENGINE=ray, or leave it out"
-    return "fine"
+    wrong = [
+        *(f"{name}: unknown variable, use {one_of(VARIABLES)}" for name in given if name not in VARIABLES),
+        *(
+            f"{name}: '{asked[name]}' {said}"
+            for name, (looks, said) in VALUES.items()
+            if not re.fullmatch(looks, asked[name])
+        ),
+        *(
+            f"ONLY: there is no notebook '{name}', use one of: {' '.join(notebooks)}"
+            for name in asked["ONLY"].split()
+            if name not in notebooks
+        ),
+        *(
+            f"{name}: make {goal} {why}, use it with {' or '.join(f'make {one}' for one in heeding)} alone"
+            for name, (heeding, why) in HEEDED.items()
+            for goal in goals
+            if asked[name] and goal not in heeding
+        ),
+        *(
+            f"ENGINE: make {goal} trains on this machine, leave it out, or use make reproduce-figures"
+            for goal in ("records", "audit")
+            if asked["ENGINE"] and goal in goals
+        ),
+        *(
+            f"{name}: only a cluster needs it, use ENGINE=ray, or leave it out"
+            for name in ON_A_CLUSTER
+            if name in given and not asked["ENGINE"]
+        ),
+    ]
+    return wrong[0] if wrong else "fine"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from lib.base import processes
 from lib.base.errors import InputError, in_one_line
 from lib.config import RunConfig
@@ -40,12 +42,8 @@ def by_value(grids: Sequence[Grid]) -> list[RunConfig]:
     complete for all models before the next begins. A run's seed is first, second, ... among the runs that differ in
     nothing else, as the plans list them, or where it stands in a list of seeds: tuning or noise may have their own."""
     unique = list({cfg.key: cfg for grid in grids for cfg in grid.runs}.values())
-    seeds_before: collections.Counter[str] = collections.Counter()
-    rank = {}
-    for cfg in unique:
-        cell = cfg.replace(train=cfg.train.replace(seed=0)).key
-        rank[cfg.key] = seeds_before[cell]
-        seeds_before[cell] += 1
+    cells = pd.Series({cfg.key: cfg.replace(train=cfg.train.replace(seed=0)).key for cfg in unique}, dtype=object)
+    rank = cells.groupby(cells).cumcount().to_dict()
     for grid in grids:
         for seeds, cfg in itertools.product(grid.seeds, grid.runs):
             if cfg.train.seed in seeds:
