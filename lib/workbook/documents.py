@@ -23,7 +23,7 @@ from lib.flops import count, run_flops
 from lib.store.result import Column
 from lib.sweep.cluster import memory_of
 from lib.workbook import audit, claims, index, places, plans, verdicts
-from lib.workbook.claims import CONTRADICTED, INCOMPARABLE, OPEN, REPRODUCED, Claim
+from lib.workbook.claims import CONTRADICTED, INCOMPARABLE, OPEN, REPRODUCED, UNJUDGED, Claim
 
 README = places.ROOT / "README.md"
 SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("scale", "claims", "verdicts"))
@@ -100,8 +100,8 @@ def described(listed: Iterable[Column]) -> str:
 
 def judged() -> Judged:
     """All claims with the verdicts beside desk's records and the addendum's, paper by paper, in the ledger's order."""
-    more = verdicts.committed(RECORDS.parent / "addendum")["verdicts"]
-    said = [*verdicts.committed(RECORDS)["verdicts"], *(row for row in more if row["profile"] == "addendum")]
+    ours, theirs = (verdicts.committed(folder)["verdicts"] for folder in (RECORDS, RECORDS.parent / "addendum"))
+    said = [*ours, *(row for row in theirs if row["profile"] == "addendum" and row["verdict"] != UNJUDGED)]
     rows, at = verdicts.grouped(said, lambda row: row["claim"]), {claims.PUBLISHED: ON_RUNS, "addendum": AT_ADDENDUM}
     return {
         claim: {at.get(row["profile"], AT_DESK): row for row in rows.get(claim.id, [])}

@@ -13,7 +13,7 @@ import yaml
 
 from lib.base.errors import InputError
 from lib.base.statistics import all_of, mean_and_interval
-from lib.workbook import claims
+from lib.workbook import claims, places
 from lib.workbook.claims import ABSENT, CONTRADICTED, INCOMPARABLE, REPRODUCED, UNJUDGED, UNRESOLVED, verdict
 from tests.cases import claim
 from tests.given import of_profile
@@ -158,6 +158,9 @@ def test_a_report_is_written_once_by_its_notebook(tmp_path, reported):
     cut = reported([1.0, 1.1, 0.9], incomparable="prompts are cut")
     assert (cut.verdict, cut.second, cut.again, cut.note) == (INCOMPARABLE, "", None, "a note, prompts are cut")
     assert reported([1.0, 1.1, 0.9], profile="smoke", incomparable="prompts are cut").verdict == UNJUDGED
+    assert reported([1.0, 1.1, 0.9], profile="addendum").verdict == REPRODUCED
+    assert set(claims.ADDENDUM) <= {one.notebook for one in claims.ledger(places.LEDGER).values()}
+    assert verdict(claim(notebook="test_time_saturation"), claims.all_of({"": [1.0, 1.1]}), "addendum") == UNJUDGED
 
 
 def test_a_firm_verdict_would_come_again(reported):
