@@ -68,7 +68,8 @@ def of_optima(sizes: int, seeds: int) -> tuple[float, float]:
 def of_misfit(sets: int, resamples: int = 200) -> pd.DataFrame:
     """Losses follow the coupled law that desk's grid has, with normal noise as large as its seeds' at each budget, and
     the additive law is fitted. Of each number and way to draw: how often its interval holds what the coupled law has
-    (``truth``), and what the additive law has without noise (``limit``), and how wide it is in the median."""
+    (``truth``), and what the additive law has without noise (``limit``), and how wide it is in the median. 200 sets
+    stand in docs/verdicts.md."""
     runs = losses.table().query("source == 'desk' and set == 'isodepth_isoflop' and seed <= 314")
     runs = runs.rename(columns={"N_once": "n_once", "N_rec": "n_rec"}).reset_index(drop=True)
     logs = np.log(runs["loss"])
