@@ -6,7 +6,7 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -186,9 +186,7 @@ def count_axis(axis: Axes, label: str) -> None:
 
 def _inches(axis: Axes) -> float:
     """About how wide a panel is."""
-    figure = axis.get_figure(root=True)
-    assert figure is not None
-    return 0.8 * figure.get_figwidth() / panels_beside(axis)
+    return 0.8 * cast(Figure, axis.get_figure(root=True)).get_figwidth() / panels_beside(axis)
 
 
 def panels_beside(axis: Axes) -> int:

@@ -15,7 +15,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import safetensors.torch
@@ -294,8 +294,7 @@ class LoopedLM(nn.Module):
     def leaving(self, state: Tensor) -> Tensor:
         """The chance [..., 1] that a token leaves at a loop's end, of those that reach it, by the exit gate on its
         state [..., d]: lambda = sigmoid(w h + b) (Ouro)."""
-        assert self.exit_gate is not None
-        return torch.sigmoid(self.exit_gate(state.float()))
+        return torch.sigmoid(cast(nn.Linear, self.exit_gate)(state.float()))
 
     def logits(self, x: Tensor) -> Tensor:
         """fp32 logits [..., V] of the head's input [..., d]."""

@@ -175,14 +175,13 @@ def connected(cluster: Cluster) -> Iterator[Nodes]:
         raise InputError("ENGINE: ray is not installed, run pip install -e .[ray], or leave ENGINE out") from None
     if cluster.address not in ("", "auto"):
         _answers(cluster.address)
-    local: dict[str, Any] = {} if cluster.address else {"include_dashboard": False, "num_cpus": processes.cores()}
     try:
         ray.init(
             cluster.address or "local",
             runtime_env={"py_modules": [lib], "env_vars": {COMMIT: provenance()["commit"]}},
             log_to_driver=False,
             logging_level=logging.ERROR,
-            **local,
+            **({} if cluster.address else {"include_dashboard": False, "num_cpus": processes.cores()}),
         )
     except Exception as error:  # Ray has no class for a node of its own that takes more than half a minute to start
         raise InputError(

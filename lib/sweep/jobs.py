@@ -91,9 +91,14 @@ def _beat(i: int, over: threading.Event) -> None:
 def flop_bar(costs: Sequence[float], what: str) -> Iterator[Show]:
     """A bar of the FLOPs of things; yields what says how much of the i-th is done."""
     done, total = [0.0] * len(costs), sum(costs)
-    pause = float(os.environ.get("TQDM_MININTERVAL", 0.1))  # tqdm itself looks once, when it is imported
-    look: dict[str, Any] = dict(unit="FLOP", unit_scale=True, desc=f"{len(costs)} {what}", mininterval=pause)
-    with tqdm(total=total, disable=not costs, **look) as bar:
+    with tqdm(
+        total=total,
+        disable=not costs,
+        unit="FLOP",
+        unit_scale=True,
+        desc=f"{len(costs)} {what}",
+        mininterval=float(os.environ.get("TQDM_MININTERVAL", 0.1)),  # tqdm itself looks once, when it is imported
+    ) as bar:
 
         def show(i: int, share: float) -> None:
             bar.update(min(costs[i] * (share - done[i]), total - bar.n))  # sums of floats do not pass the total

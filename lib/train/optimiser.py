@@ -230,8 +230,7 @@ class MuonH(Muon):
         for stack in self.stacks.values():
             stack.norm = _norm(stack.matrices(stack.parameters))
 
-    def _moved(self, P: Tensor, U: Tensor, lr: Tensor, decay: float, norm: Tensor | None) -> Tensor:
-        assert norm is not None
+    def _moved(self, P: Tensor, U: Tensor, lr: Tensor, decay: float, norm: Any) -> Tensor:
         P = P - U * (lr * norm / _norm(U).clamp_min(1e-10))
         return P * (norm / _norm(P))
 
