@@ -72,6 +72,7 @@ class DepthRule:
         else:
             nodes, weights = np.polynomial.hermite_e.hermegauss(64)
             taus = np.log(self._poisson_mean) - SIGMA**2 / 2 + SIGMA * nodes
+            weights = weights / weights.sum()
             p[1:] = sum(w * _poisson(np.exp(tau), last - 1) for w, tau in zip(weights, taus, strict=True))
         return p / p.sum(), *self._split(np.arange(last + 1))
 
