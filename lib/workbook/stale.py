@@ -159,7 +159,8 @@ def _sources(outputs: Path) -> list[Path]:
     """A run's result has the checksums of its other files."""
     own = [
         *(places.ROOT / "lib", places.ROOT / "CITATION.cff"),
-        *(places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.EXPLAINED, places.VERDICTS),
+        *(places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.EXPLAINED),
+        *(places.RECORDS / one / places.VERDICTS.name for one in ("desk", *places.ADDS_TO)),
     ]
     made = [outputs / name for name in ("audits", "claims", "figures", "notebooks", "plans", "tables")]
     return own + made + sorted([*outputs.glob("runs/*/result.json"), *outputs.glob("records/*/*.parquet/*")])
