@@ -100,7 +100,7 @@ def described(listed: Iterable[Column]) -> str:
 
 def judged() -> Judged:
     """All claims with the verdicts beside desk's records and the addendum's, paper by paper, in the ledger's order."""
-    ours, theirs = (verdicts.committed(folder)["verdicts"] for folder in (RECORDS, RECORDS.parent / "addendum"))
+    ours, theirs = (verdicts.committed(folder)["verdicts"] for folder in (RECORDS, places.ADDENDUM))
     said = [*ours, *(row for row in theirs if row["profile"] == "addendum" and row["verdict"] != UNJUDGED)]
     rows, at = verdicts.grouped(said, lambda row: row["claim"]), {claims.PUBLISHED: ON_RUNS, "addendum": AT_ADDENDUM}
     return {

@@ -13,6 +13,7 @@ NOTEBOOKS = ROOT / "notebooks"
 PARAMS = ROOT / "params"
 RECORDS = ROOT / "outputs" / "records"
 VERDICTS = RECORDS / "desk" / "verdicts.json"  # the committed ones, which documents and pages tell
+ADDENDUM = RECORDS / "addendum"  # which has verdicts of its own
 LEDGER = PARAMS / "claims.yaml"
 EXPLAINED = ROOT / "docs" / "explanations.md"
 #: a profile that adds to another: it draws that one's runs beside its own
