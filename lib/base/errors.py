@@ -32,8 +32,7 @@ class DiskFull(OneLine, OSError):
 
 def first_line(error: Exception) -> str:
     """The beginning of what an error of a library says, without the credentials of an address."""
-    said = str(error).strip() or repr(error)
-    return re.sub(r"//[^/\s@]*@", "//", said.splitlines()[0])[:160]
+    return re.sub(r"//[^/\s@]*@", "//", (str(error).strip() or repr(error)).splitlines()[0])[:160]
 
 
 def one_line(error: pydantic.ValidationError) -> str:

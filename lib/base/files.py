@@ -127,12 +127,10 @@ def json_object(text: str | bytes) -> dict[str, Any]:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in fields:
-            raise ValueError(f"{name} is there twice")
-        fields[name] = value
-    return fields
+    names = [name for name, _ in pairs]
+    if len({*names}) < len(names):
+        raise ValueError(f"{max(names, key=names.count)} is there twice")
+    return dict(pairs)
 
 
 def _no_number(text: str) -> None:

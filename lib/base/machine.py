@@ -78,8 +78,9 @@ def _commit() -> str:
         "GIT_CEILING_DIRECTORIES": str(root.parent)
     }
     try:
-        describe = ["git", "-C", str(root), "describe", "--always", "--dirty"]
-        commit = subprocess.run(describe, capture_output=True, encoding="utf-8", env=own).stdout.strip()
+        commit = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty"], capture_output=True, encoding="utf-8", env=own
+        ).stdout.strip()
     except OSError:
         commit = ""
     return commit or os.environ.get(COMMIT, "no git")

@@ -324,5 +324,4 @@ def plain(text: str) -> str:
         lambda command: SIGNS.get(command[1], ""),
         text.replace("\\|", "‖").replace("\\,", " "),
     )
-    text = re.sub(r"\s*([=~≤≥])\s*", r" \1 ", re.sub(r"[${}\\]", "", text))
-    return " ".join(text.split())
+    return " ".join(re.sub(r"\s*([=~≤≥])\s*", r" \1 ", re.sub(r"[${}\\]", "", text)).split())

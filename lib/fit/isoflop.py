@@ -161,5 +161,6 @@ def effective_parameters(n_once: ArrayLike, n_rec: ArrayLike, r: ArrayLike, phi:
 
 def with_phi(fit: Fit, phi: float) -> Fit:
     """The same law with another phi, all else kept."""
-    phi = number("phi", phi, PHI)
-    return dataclasses.replace(fit, theta=np.where(np.array(fit.law.names) == "phi", phi, fit.theta))
+    return dataclasses.replace(
+        fit, theta=np.where(np.array(fit.law.names) == "phi", number("phi", phi, PHI), fit.theta)
+    )

@@ -435,8 +435,8 @@ def _number(path: str, i: int | None, j: int | None, x: Any) -> Number:
     kind = next((kind for of, kind in KINDS.items() if isinstance(x, of)), None)  # numpy's floats are floats, too
     if kind is None:
         raise InputError(f"measured: {path!r} is a {type(x).__name__}, use numbers, words, lists and names")
-    value = float(x) if isinstance(x, int | float) else None  # bool among them
-    return Number(path, i, j, value, kind, x if isinstance(x, str) else None)
+    # a bool is an int
+    return Number(path, i, j, float(x) if isinstance(x, int | float) else None, kind, x if isinstance(x, str) else None)
 
 
 def nested(numbers: Iterable[Number]) -> dict[str, Any]:

@@ -174,8 +174,9 @@ def _ended(any_number: Sequence[str]) -> Any:
     }
     fields: dict[str, Any] = {column.name: (kinds[column.kind], ...) for column in (*ENDS, *MADE_BY)}
     fields |= {name: (float, ...) for name in any_number} | {"text": (dict, ...), "processes": (int | None, None)}
-    loose = {"strict": True, "extra": "ignore", "allow_inf_nan": True}
-    return pydantic.create_model("Ended", __base__=Checked, __cls_kwargs__=loose, **fields)
+    return pydantic.create_model(
+        "Ended", __base__=Checked, __cls_kwargs__={"strict": True, "extra": "ignore", "allow_inf_nan": True}, **fields
+    )
 
 
 STATUSES = {"finished": _ended(["rho"]), "diverged": _ended([*LAST, "max_state_rms"])}

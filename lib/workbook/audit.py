@@ -62,8 +62,6 @@ class Outcome:
 def audit(profile: str, minutes: float, seed: int, jobs: int, outputs: Path = places.ROOT / "outputs") -> list[Outcome]:
     """Trains runs of a profile's records anew, drawn by ``seed``, as many as fit into so many minutes; keeps what came
     of it for the report. Raises InputError where there is nothing to audit, or no run was finished in time."""
-    if not 0 < minutes < math.inf:
-        raise InputError(f"MINUTES: {minutes:g} is no time to audit in, use a positive number")
     begin = time.monotonic()
     recorded = RunStore(outputs / "none", [outputs / "records" / profile]).runs()
     if not recorded:
@@ -136,8 +134,9 @@ class Seeds(NamedTuple):
 
     def reach(self, runs: int) -> float:
         """How far from the mean another seed lies, with an error of ``ERROR`` for so many runs together."""
-        t = -scipy.special.stdtrit(NEIGHBOURS + self.n - 1, ERROR / runs / 2)
-        return float(t * self.spread * math.sqrt(1 + 1 / self.n))
+        return float(
+            -scipy.special.stdtrit(NEIGHBOURS + self.n - 1, ERROR / runs / 2) * self.spread * math.sqrt(1 + 1 / self.n)
+        )
 
 
 def seeds(recorded: Sequence[RunResult]) -> dict[str, Seeds]:

@@ -232,8 +232,7 @@ def _see(claim: Claim, docs: str) -> str:
     """Links to the notebooks that judge a claim, as they were executed, and to why it came out so; ``docs`` is the way
     to docs/."""
     links = [f"[{name}]({docs}notebooks/{name}.ipynb)" for name in (claim.notebook, claim.published) if name]
-    why = [f"[why]({docs}explanations.md#{anchor(claim.id)})"] * (claim.id in explanations())
-    return ", ".join([*links, *why])
+    return ", ".join(links + [f"[why]({docs}explanations.md#{anchor(claim.id)})"] * (claim.id in explanations()))
 
 
 def anchor(id: str) -> str:

@@ -291,9 +291,21 @@ class Notebook(Generic[P]):
         says all of; ``draws``: their resamples, where those are its replicates; ``incomparable``: why these runs
         cannot be compared with the paper's, where they cannot; ``rests``: ``by_seed`` and ``by_form``, what an
         interval over resamples rests on. Of a part of the plan nothing is judged."""
-        folder, claim = self.outputs / "claims" / self.profile, _entry(id)
-        numbers = (values, seeds, self.profile, folder, unit, note, draws, self._stamp, self.part, incomparable)
-        return claims.report(claim, self.name, *numbers, **rests)
+        return claims.report(
+            _entry(id),
+            self.name,
+            values,
+            seeds,
+            self.profile,
+            self.outputs / "claims" / self.profile,
+            unit,
+            note,
+            draws,
+            self._stamp,
+            self.part,
+            incomparable,
+            **rests,
+        )
 
     def claim_of_published(
         self, id: str, values: claims.Numbers, draws: claims.Numbers | tuple[float, float], unit: str, note: str = ""

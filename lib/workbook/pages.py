@@ -30,8 +30,8 @@ TEMPLATES = jinja2.Environment(
 def formula(tex: str, display: str = "inline") -> Markup:
     """A formula as MathML, or its source where it is beyond the converter."""
     try:
-        plain = re.sub(r"\\[bB]ig[lr]?(?![a-z])", "", tex)  # large brackets stand askew without a font for mathematics
-        return Markup(mathml(plain, display=display))
+        # large brackets stand askew without a font for mathematics
+        return Markup(mathml(re.sub(r"\\[bB]ig[lr]?(?![a-z])", "", tex), display=display))
     except Exception:  # it raises whatever it stumbles over
         return Markup("<code>{}</code>").format(tex)
 

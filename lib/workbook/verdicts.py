@@ -125,10 +125,8 @@ def number(row: Row) -> str:
 
 def judgement(judged: tuple[str, Interval]) -> str:
     """A verdict and the interval that decided, in words, by seeds, say."""
-    verdict, interval = judged
-    return (
-        f"{verdict.removesuffix(' at this scale')} {number(interval._asdict() | {'unit': '', 'again': None})}".strip()
-    )
+    told = number(judged[1]._asdict() | {"unit": "", "again": None})
+    return f"{judged[0].removesuffix(' at this scale')} {told}".strip()
 
 
 def place(row: Row) -> str:

@@ -1,5 +1,7 @@
 """Do losses add? How the gap between loops and one goes with tokens, and which of two laws foretells runs better."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -14,8 +16,7 @@ def gaps(losses: pd.DataFrame) -> pd.DataFrame:
 
 def slopes(gaps: pd.DataFrame, by: list[str]) -> pd.Series:
     """Of the gap in ln D by least squares, nats an e-fold, for all that is alike in ``by``."""
-    lines = gaps.groupby(by)[["D", "gap"]]
-    return lines.apply(lambda own: np.polyfit(np.log(own["D"]), own["gap"], 1)[0])
+    return gaps.groupby(by)[["D", "gap"]].apply(lambda own: np.polyfit(np.log(own["D"]), own["gap"], 1)[0])
 
 
 def by_width(slopes: pd.Series) -> pd.DataFrame:
@@ -35,6 +36,7 @@ def better(left_out: pd.DataFrame) -> tuple[float, float, int]:
     return ratios.mean(), ratios.std() / np.sqrt(len(ratios)), len(ratios)
 
 
-def student(mean: float, error: float, freedom: int, n: int, random: np.random.Generator) -> np.ndarray:
-    """n draws of what a mean may be, whose standard error is known with so many degrees of freedom."""
-    return mean + error * random.standard_t(freedom, n)
+def student(known: Iterable[float], n: int, random: np.random.Generator) -> list[float]:
+    """n draws of what a mean may be. known: the mean, its standard error, and the degrees of freedom of this."""
+    mean, error, freedom = known
+    return (mean + error * random.standard_t(freedom, n)).tolist()

@@ -55,5 +55,5 @@ def test_the_ratio_of_errors_counts_budgets_of_three_runs():
 
 
 def test_draws_are_students():
-    draws = law_form.student(2.0, 0.5, 4, 20_000, np.random.default_rng(0))
-    assert scipy.stats.kstest((draws - 2) / 0.5, scipy.stats.t(4).cdf).pvalue > 0.01
+    draws = law_form.student((2.0, 0.5, 4), 20_000, np.random.default_rng(0))
+    assert scipy.stats.kstest((np.array(draws) - 2) / 0.5, scipy.stats.t(4).cdf).pvalue > 0.01
