@@ -140,7 +140,7 @@ def rests(every: Judged) -> str:
             "claim": f"[{claim.id}](claims.md#{anchor(claim.id)})",
             "the ledger": f"{row['first'].removesuffix(' at this scale')} {verdicts.number(row)}",
             "by seeds": verdicts.judgement(both[claim].seeds),
-            "by seeds and form": verdicts.judgement(both[claim].form) if row["by_form"] else "no law is read",
+            "by seeds and form": verdicts.judgement(both[claim].form) if row["by_form"] else "none by another form",
             "they differ since": both[claim].reason,
         }
         for claim, row in ours.items()
