@@ -33,9 +33,9 @@ OURS = "ours"  # whose claims those are that no paper makes
 AT_DESK, ON_RUNS, AT_ADDENDUM = "at desk", "on published runs", "at addendum"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
 FORETOLD = (  # by what verdicts.agreement says
-    "Both scales judge {judged by both} claims. Of {decided by both} that both decide {alike} came out the same: a "
-    "small model foretells the verdict of published runs in {rate}, with its 95 % interval. One guess for all, their "
-    "most frequent verdict, would be right on {by one guess for all}."
+    "Both scales judge {judged by both} claims. Of {decided by both} that both decide {alike} came out the same, {rate} "
+    "with its 95 % interval; where ours is reproduced, {where ours is reproduced}. One guess for all would be right on "
+    "{by one guess for all}."
 )
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 
@@ -129,9 +129,9 @@ def rests(every: Judged) -> str:
     others = collections.Counter(row["notebook"] for claim, row in ours.items() if claim not in both)
     why = collections.Counter(found.reason for _, found in judged if found.reason)
     said = (
-        f"{len(both)} of {len(ours)} claims that resamples judge at desk have a number of every seed, {len(judged)} of "
-        f"them a verdict. {sum(found.seeds[0] != first for first, found in judged)} of these change by seeds, "
-        f"{sum(found.form[0] != first for first, found in judged)} by seeds and form: "
+        f"Resamples judge {len(ours)} claims at desk. {len(both)} also have a number for each seed, {len(judged)} of "
+        f"these a verdict. {why.total()} of them change: {sum(found.seeds[0] != first for first, found in judged)} by "
+        f"seeds, {sum(found.form[0] != first for first, found in judged)} by seeds and form; "
         f"{', '.join(f'{reason} ({n})' for reason, n in why.most_common())}. Without such numbers are claims of "
         f"{', '.join(f'`{name}` ({n})' for name, n in others.items())}."
     )
@@ -141,7 +141,7 @@ def rests(every: Judged) -> str:
             "the ledger": f"{row['first'].removesuffix(' at this scale')} {verdicts.number(row)}",
             "by seeds": verdicts.judgement(both[claim].seeds),
             "by seeds and form": verdicts.judgement(both[claim].form) if row["by_form"] else "none by another form",
-            "they differ since": both[claim].reason,
+            "why they differ": both[claim].reason,
         }
         for claim, row in ours.items()
         if claim in both
@@ -257,7 +257,7 @@ def in_numbers(every: Judged) -> str:
         for at, counts in verdicts.tally(groups).items()
     ]
     return (
-        f"{table(lines)}\n\nOf {len(every)} claims {sum(not said for said in every.values())} are open. "
+        f"{table(lines)}\n\nOf {len(every)} claims {sum(not said for said in every.values())} are open: nothing was measured. "
         f"{len(verdicts.shared(rows))} groups of verdicts share "
         "[one number](docs/verdicts.md#what-stands-beside-a-sum).\n"
         f"{on_both(rows, 'docs/')}"
@@ -269,9 +269,9 @@ def on_both(rows: Sequence[verdicts.Row], docs: str) -> str:
     ``docs`` is the way to docs/."""
     pairs = verdicts.both(rows)
     lines = [
-        {"on our small models, and on published runs": verdict, **counts}
+        {"rows: ours; columns: published runs": verdict, **counts}
         | {
-            "decided otherwise": ", ".join(
+            "claims that disagree": ", ".join(
                 _link(theirs, docs) for own, theirs in verdicts.differing(pairs) if verdicts.outcome(own) == verdict
             )
         }

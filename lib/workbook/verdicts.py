@@ -28,7 +28,7 @@ NOT_MEASURED = "not measured"
 #: what is told of claims, in order: where there is no number it is no verdict
 OUTCOMES = (*claims.VERDICTS[:-1], NOT_MEASURED)
 DECIDED = {claims.REPRODUCED, claims.CONTRADICTED, claims.ABSENT}
-FALSE, CHANGED = "false on each side, at most", "otherwise in fresh draws"  # of verdicts, as sums tell it
+FALSE, CHANGED = "false on each side, at most", "expected to change in fresh draws"  # of verdicts, as sums tell it
 MANY = 40  # claims, of which make prints a line each
 
 Row = Mapping[str, Any]
@@ -247,7 +247,7 @@ def differing(pairs: Iterable[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
 
 def agreement(pairs: Collection[tuple[Row, Row]]) -> dict[str, str]:
     """Heading -> how many of them both scales decide, how many alike, the rate with the 95 % interval of Clopper and
-    Pearson, and how many one guess for all would get right: the most frequent verdict of these published runs."""
+    Pearson, how many of those that ours reproduce, and how many one guess for all would get right: the most frequent verdict of these published runs."""
     decided = [pair for pair in pairs if {*map(outcome, pair)} <= DECIDED]
     n, alike = len(decided), len(decided) - len(differing(decided))
     low, high = scipy.stats.binomtest(alike, n).proportion_ci() if n else (0, 1)
@@ -257,5 +257,9 @@ def agreement(pairs: Collection[tuple[Row, Row]]) -> dict[str, str]:
         "decided by both": f"{n}",
         "alike": f"{alike}",
         "rate": f"{100 * alike / n:.0f} % [{100 * low:.0f}, {100 * high:.0f}]" if n else "",
+        "where ours is reproduced": "{} of {}".format(
+            sum(outcome(own) == outcome(theirs) == claims.REPRODUCED for own, theirs in decided),
+            sum(outcome(own) == claims.REPRODUCED for own, _ in decided),
+        ),
         "by one guess for all": "".join(f"{often} ({verdict})" for verdict, often in usual),
     }

@@ -100,12 +100,12 @@ def test_claims_are_counted_by_what_judged_them():
     told = documents.in_numbers({dataclasses.replace(ANY, id=id): said for id, said in every.items()})
     assert [line for line in told.splitlines() if line.startswith("|")] == [
         "| judged on | reproduced | contradicted | not measured | all "
-        "| false on each side, at most | otherwise in fresh draws |",
+        "| false on each side, at most | expected to change in fresh draws |",
         "| --- | --- | --- | --- | --- | --- | --- |",
         "| our small models | 40 | 0 | 1 | 41 | 1 | 20 |",
         "| our small models, by arithmetic alone | 1 | 0 | 0 | 1 | 0 | 0 |",
         "| published runs | 1 | 1 | 0 | 2 | 0.05 | 0.25 |",
-        "| on our small models, and on published runs | contradicted | decided otherwise |",
+        "| rows: ours; columns: published runs | contradicted | claims that disagree |",
         "| --- | --- | --- |",
         "| reproduced | 1 | [a](docs/claims.md#a) (contradicted) |",
     ]

@@ -63,7 +63,7 @@ def test_a_row_is_what_the_finding_and_its_claim_say_and_make_ends_with_a_line_o
         "verdicts   003 at cpu, counted: 1 contradicted",
         "verdicts   004 at cpu: 1 not measured",
         "expected   false on each side, at most: 0.025 at cpu, 0.025 on published runs",
-        f"expected   otherwise in fresh draws: {1 - row['again']:.2g} at cpu, "
+        f"expected   expected to change in fresh draws: {1 - row['again']:.2g} at cpu, "
         f"{1 - published['again']:.2g} on published runs",
     ]
     assert [write(tmp_path, profile) for profile in claims.NOT_JUDGED] == [None] * len(claims.NOT_JUDGED)
@@ -87,12 +87,13 @@ def test_a_rate_of_agreement_has_its_exact_interval():
     cases = [(3, 0, 0.025 ** (1 / 3), 1), (0, 2, 0, 1 - 0.025**0.5), (1, 1, 1 - 0.975**0.5, 0.975**0.5)]
     for same, other, low, high in cases:
         found = pairs(*alike[:same], *apart[:other], *left_open)
-        judged, decided, alike_, rate, _ = verdicts.agreement(found).values()
+        judged, decided, alike_, rate, *_ = verdicts.agreement(found).values()
         assert (judged, decided, alike_) == (f"{len(found)}", f"{same + other}", f"{same}")
         assert rate == f"{100 * same / (same + other):.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
         assert len(verdicts.differing(found)) == other
     assert verdicts.agreement(pairs(*left_open))["rate"] == ""
     assert verdicts.agreement(pairs(*apart, (wrong, right)))["by one guess for all"] == "2 (reproduced)"
+    assert verdicts.agreement(pairs(*alike, *apart))["where ours is reproduced"] == "1 of 2"
     across = {own: " ".join(of.values()) for own, of in verdicts.across(pairs(*alike, *apart)).items()}
     assert across == {right: "1 1 0", wrong: "0 1 0", absent: "1 0 1"}
     assert pairs() == verdicts.both([a_row("a", right), a_row("b", right, "published")]) == []
