@@ -257,9 +257,6 @@ def agreement(pairs: Collection[tuple[Row, Row]]) -> dict[str, str]:
         "decided by both": f"{n}",
         "alike": f"{alike}",
         "rate": f"{100 * alike / n:.0f} % [{100 * low:.0f}, {100 * high:.0f}]" if n else "",
-        "where ours is reproduced": "{} of {}".format(
-            sum(outcome(own) == outcome(theirs) == claims.REPRODUCED for own, theirs in decided),
-            sum(outcome(own) == claims.REPRODUCED for own, _ in decided),
-        ),
+        "where ours is reproduced": f"{sum(outcome(own) == outcome(theirs) == claims.REPRODUCED for own, theirs in decided)} of {sum(outcome(own) == claims.REPRODUCED for own, _ in decided)}",
         "by one guess for all": "".join(f"{often} ({verdict})" for verdict, often in usual),
     }
