@@ -33,9 +33,9 @@ OURS = "ours"  # whose claims those are that no paper makes
 AT_DESK, ON_RUNS, AT_ADDENDUM = "at desk", "on published runs", "at addendum"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
 FORETOLD = (  # by what verdicts.agreement says
-    "Both scales judge {judged by both} claims. Of {decided by both} that both decide {alike} came out the same, {rate} "
-    "with its 95 % interval; where ours is reproduced, {where ours is reproduced}. One guess for all would be right on "
-    "{by one guess for all}."
+    "Both scales judge {judged by both} claims. Of {decided by both} that both decide {alike} came out the same, "
+    "{rate} with its 95 % interval; where ours is reproduced, {where ours is reproduced}. One guess for all would be "
+    "right on {by one guess for all}."
 )
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 
@@ -257,8 +257,8 @@ def in_numbers(every: Judged) -> str:
         for at, counts in verdicts.tally(groups).items()
     ]
     return (
-        f"{table(lines)}\n\nOf {len(every)} claims {sum(not said for said in every.values())} are open: nothing was measured. "
-        f"{len(verdicts.shared(rows))} groups of verdicts share "
+        f"{table(lines)}\n\nOf {len(every)} claims {sum(not said for said in every.values())} are open: nothing was "
+        f"measured. {len(verdicts.shared(rows))} groups of verdicts share "
         "[one number](docs/verdicts.md#what-stands-beside-a-sum).\n"
         f"{on_both(rows, 'docs/')}"
     )

@@ -247,16 +247,20 @@ def differing(pairs: Iterable[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
 
 def agreement(pairs: Collection[tuple[Row, Row]]) -> dict[str, str]:
     """Heading -> how many of them both scales decide, how many alike, the rate with the 95 % interval of Clopper and
-    Pearson, how many of those that ours reproduce, and how many one guess for all would get right: the most frequent verdict of these published runs."""
+    Pearson, how many of those that ours reproduce, and how many one guess for all would get right: the most frequent
+    verdict of these published runs."""
     decided = [pair for pair in pairs if {*map(outcome, pair)} <= DECIDED]
     n, alike = len(decided), len(decided) - len(differing(decided))
+    reproduced = [outcome(theirs) for own, theirs in decided if outcome(own) == claims.REPRODUCED]
     low, high = scipy.stats.binomtest(alike, n).proportion_ci() if n else (0, 1)
-    usual = collections.Counter(outcome(theirs) for _, theirs in decided).most_common(1)
     return {
         "judged by both": f"{len(pairs)}",
         "decided by both": f"{n}",
         "alike": f"{alike}",
         "rate": f"{100 * alike / n:.0f} % [{100 * low:.0f}, {100 * high:.0f}]" if n else "",
-        "where ours is reproduced": f"{sum(outcome(own) == outcome(theirs) == claims.REPRODUCED for own, theirs in decided)} of {sum(outcome(own) == claims.REPRODUCED for own, _ in decided)}",
-        "by one guess for all": "".join(f"{often} ({verdict})" for verdict, often in usual),
+        "where ours is reproduced": f"{reproduced.count(claims.REPRODUCED)} of {len(reproduced)}",
+        "by one guess for all": "".join(
+            f"{often} ({verdict})"
+            for verdict, often in collections.Counter(outcome(theirs) for _, theirs in decided).most_common(1)
+        ),
     }
