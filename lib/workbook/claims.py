@@ -36,11 +36,19 @@ REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED = "reproduced", "contradicted", "ab
 DISPUTED = "opinions differ"
 INCOMPARABLE, UNJUDGED, OPEN = "not comparable at this scale", "not judged at this profile", "open"
 VERDICTS = (REPRODUCED, CONTRADICTED, ABSENT, UNRESOLVED, DISPUTED, INCOMPARABLE, UNJUDGED, OPEN)
-NOT_JUDGED = ("smoke", "second-text")  # too small, and not yet: not all of it is trained
-#: notebook -> the only claims of it that the addendum judges, where its rules name some or none (docs/rules.md)
-ADDENDUM: dict[str | None, tuple[str, ...]] = {
-    "test_time_saturation": (),
-    "residual_scaling_init": ("002-looped-increments-parallel",),
+NOT_JUDGED = ("smoke",)  # it is too small
+#: profile -> notebook -> the only claims of it that are judged there, where its rules name some or none (docs/rules.md)
+NAMED: dict[str, dict[str | None, tuple[str, ...]]] = {
+    "addendum": {"test_time_saturation": (), "residual_scaling_init": ("002-looped-increments-parallel",)},
+    "second-text": {
+        "looping_isoflop": (
+            "001-looping-beats-fixed-depth-loss",
+            "001-training-law-predicts",
+            "001-training-law-predicts-370m",
+        ),
+        "unified_law": ("001-conditioning-needed", "001-unified-law-predicts", "001-unified-law-oracle-floor"),
+        "injection_ablation": ("000-passthrough-fails", "000-passthrough-is-worst", "000-additive-trails-linear"),
+    },
 }
 FRAGILE = 0.8  # a verdict that fewer fresh draws would repeat
 FRESH = 500  # draws that say so, within some two percent
@@ -151,7 +159,7 @@ def verdict(claim: Claim, found: Mapping[str, Comparison], profile: str) -> str:
     Ties and values: reproduced when every interval lies within ``claim.margin`` of the value (0 for a tie),
     contradicted when one is disjoint from that. Values count only where the scale is the paper's or does not matter.
     """
-    if profile in NOT_JUDGED or (profile == "addendum" and claim.id not in ADDENDUM.get(claim.notebook, [claim.id])):
+    if profile in NOT_JUDGED or claim.id not in NAMED.get(profile, {}).get(claim.notebook, [claim.id]):
         return UNJUDGED
     if claim.kind == "value" and profile not in ("paper", PUBLISHED) and not claim.scale_free:
         return INCOMPARABLE

@@ -159,7 +159,9 @@ def test_a_report_is_written_once_by_its_notebook(tmp_path, reported):
     assert (cut.verdict, cut.second, cut.again, cut.note) == (INCOMPARABLE, "", None, "a note, prompts are cut")
     assert reported([1.0, 1.1, 0.9], profile="smoke", incomparable="prompts are cut").verdict == UNJUDGED
     assert reported([1.0, 1.1, 0.9], profile="addendum").verdict == REPRODUCED
-    assert set(claims.ADDENDUM) <= {one.notebook for one in claims.ledger(places.LEDGER).values()}
+    entries = claims.ledger(places.LEDGER)
+    for name, only in [pair for of in claims.NAMED.values() for pair in of.items()]:
+        assert name in {one.notebook for one in entries.values()} and {entries[id].notebook for id in only} <= {name}
     assert verdict(claim(notebook="test_time_saturation"), claims.all_of({"": [1.0, 1.1]}), "addendum") == UNJUDGED
 
 
