@@ -266,6 +266,7 @@ def build(outputs: Path, profile: str) -> list[str]:
         "finite": math.isfinite,
         "fragile": claims.FRAGILE,
         "data": verdicts.write(outputs, profile, told, audited),
+        "planned": plans.names(profile),
         "executed": {(other, name) for other, names in failures.items() for name in names},
         "by_seeds": lambda claim, finding: claims.by_seeds(claim, vars(finding)),
         "judgement": verdicts.judgement,

@@ -91,12 +91,15 @@ def test_a_page_says_what_was_stated_measured_and_judged(folder):
     assert "On published runs: reproduced" in text(page(folder, "000-phi"))
 
 
-def test_what_nobody_measured_says_so_and_how_to(folder):
+def test_what_nobody_measured_says_so_and_how_to(folder, tmp_path):
     other = next(one for one in LEDGER.values() if one.notebook == "early_exit")
     assert "Its notebook was not run here." in page(folder, other.id)
     assert "make reproduce-figures PROFILE=cpu ONLY=early_exit" in page(folder, other.id)
     of_others = next(one for one in LEDGER.values() if one.paper == "005")
     assert "published runs decide" in text(page(folder, of_others.id))
+    assert report.build(tmp_path, "second-text") == []  # which has three of the notebooks
+    assert "To measure it" not in page(tmp_path / "report", other.id)
+    assert "ONLY=unified_law" in page(tmp_path / "report", "001-conditioning-needed")
 
 
 def as_kept(kind, profile: str) -> dict:
