@@ -13,7 +13,7 @@ from lib.store.result import CURVES, ENDS, FAMILIES, MADE, MADE_BY, MEASURED, SU
 from lib.workbook import places, plans
 
 #: beside the records of these profiles, whose runs notebooks ask for
-NAME, PROFILES = "index.parquet", ("desk", "addendum", "gpu")
+NAME, PROFILES = "index.parquet", ("desk", "addendum", "second-text", "gpu")
 COLUMNS = [
     Column("notebook", "text", "one that asks for the run; a run that several ask for has a row with each"),
     Column("label", "text", "what it calls the run there, as a JSON list: the group, then what sets it apart"),
