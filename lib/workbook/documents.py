@@ -30,7 +30,7 @@ SCALE, CLAIMS, VERDICTS = (places.ROOT / "docs" / f"{name}.md" for name in ("sca
 CARD = places.RECORDS / "README.md"
 RECORDS = places.VERDICTS.parent
 OURS = "ours"  # whose claims those are that no paper makes
-AT_DESK, ON_RUNS, AT_ADDENDUM = "at desk", "on published runs", "at addendum"
+AT_DESK, ON_RUNS, AT_ADDENDUM, ON_VERSE = "at desk", "on published runs", "at addendum", "at second-text"
 SCALES = {AT_DESK: "our small models", ON_RUNS: "published runs"}  # as README calls them
 FORETOLD = (  # by what verdicts.agreement says
     "Both scales judge {judged by both} claims. Of {decided by both} that both decide {alike} came out the same, "
@@ -39,7 +39,7 @@ FORETOLD = (  # by what verdicts.agreement says
 )
 PEAK, UTILISATION = 989e12, 0.4  # FLOP/s of an H200 (and an H100) in dense bf16, and the share that training is given
 
-#: claim -> where it was judged, AT_DESK, ON_RUNS, AT_ADDENDUM -> the row of its verdict (``verdicts.COLUMNS``)
+#: claim -> where it was judged, one of the four -> the row of its verdict (``verdicts.COLUMNS``)
 Judged = Mapping[Claim, Mapping[str, Mapping[str, Any]]]
 
 
@@ -99,12 +99,16 @@ def described(listed: Iterable[Column]) -> str:
 
 
 def judged() -> Judged:
-    """All claims with the verdicts beside desk's records and the addendum's, paper by paper, in the ledger's order."""
-    ours, theirs = (verdicts.committed(folder)["verdicts"] for folder in (RECORDS, places.ADDENDUM))
-    said = [*ours, *(row for row in theirs if row["profile"] == "addendum" and row["verdict"] != UNJUDGED)]
-    rows, at = verdicts.grouped(said, lambda row: row["claim"]), {claims.PUBLISHED: ON_RUNS, "addendum": AT_ADDENDUM}
+    """All claims with the verdicts beside the records, desk's first, paper by paper, in the ledger's order."""
+    said = [
+        row
+        for folder in places.JUDGED
+        for row in verdicts.committed(folder)["verdicts"]
+        if row["verdict"] != UNJUDGED and (folder == RECORDS or row["profile"] == folder.name)
+    ]
+    rows, at = verdicts.grouped(said, lambda row: row["claim"]), {claims.PUBLISHED: ON_RUNS}
     return {
-        claim: {at.get(row["profile"], AT_DESK): row for row in rows.get(claim.id, [])}
+        claim: {at.get(row["profile"], f"at {row['profile']}"): row for row in rows.get(claim.id, [])}
         for claim in sorted(claims.ledger(places.LEDGER).values(), key=lambda claim: claim.paper)
     }
 
@@ -399,10 +403,11 @@ def summed(every: Judged) -> dict[str, str]:
         "expected": table(
             [
                 {"of verdicts by an interval": what} | of
-                for what, of in verdicts.expected([*rows, *_rows(every, [AT_ADDENDUM])]).items()
+                for what, of in verdicts.expected([*rows, *_rows(every, [AT_ADDENDUM, ON_VERSE])]).items()
             ]
         ),
         "addendum": addendum(every),
+        "second-text": second_text(every),
         "shared": table(
             [
                 {"judged": verdicts.place(some[0]), "claims": ", ".join(_link(row, "") for row in some)}
@@ -426,6 +431,20 @@ def addendum(every: Judged) -> str:
     ]
     across = [{"at desk, and at addendum": one} | of for one, of in verdicts.across(pairs).items()]
     return f"{len(pairs)} claims are judged once more.\n\n{table(across)}\n\n{table(lines)}"
+
+
+def second_text(every: Judged) -> str:
+    """How many of the claims that both texts judge came out the same, and a row each: the verdicts, and by how much the
+    number that decides at desk differs."""
+    pairs = [(said[AT_DESK], said[ON_VERSE]) for said in every.values() if ON_VERSE in said]
+    lines = [
+        {"claim": _link(other, "")}
+        | {at: escaped(verdict({at: row})) for at, row in ((AT_DESK, one), (ON_VERSE, other))}
+        | {"second text less desk, of what decides at desk": escaped(verdicts.difference(one, other))}
+        for one, other in pairs
+    ]
+    kept = sum(verdicts.outcome(one) == verdicts.outcome(other) for one, other in pairs)
+    return f"{kept} of {len(pairs)} verdicts are the same.\n\n{table(lines)}"
 
 
 # ---- docs/scale.md ---------------------------------------------------------------------------------------------------

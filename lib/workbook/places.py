@@ -13,7 +13,8 @@ NOTEBOOKS = ROOT / "notebooks"
 PARAMS = ROOT / "params"
 RECORDS = ROOT / "outputs" / "records"
 VERDICTS = RECORDS / "desk" / "verdicts.json"  # the committed ones, which documents and pages tell
-ADDENDUM = RECORDS / "addendum"  # which has verdicts of its own
+#: records with the verdicts that are committed; desk's come first
+JUDGED = [RECORDS / profile for profile in ("desk", "addendum", "second-text")]
 LEDGER = PARAMS / "claims.yaml"
 EXPLAINED = ROOT / "docs" / "explanations.md"
 #: a profile that adds to another: it draws that one's runs beside its own

@@ -160,7 +160,7 @@ def _sources(outputs: Path) -> list[Path]:
     own = [
         *(places.ROOT / "lib", places.ROOT / "CITATION.cff"),
         *(places.NOTEBOOKS, places.PARAMS, places.PYPROJECT, places.EXPLAINED),
-        *(places.VERDICTS, places.ADDENDUM / places.VERDICTS.name),
+        *(folder / places.VERDICTS.name for folder in places.JUDGED),
     ]
     made = [outputs / name for name in ("audits", "claims", "figures", "notebooks", "plans", "tables")]
     return own + made + sorted([*outputs.glob("runs/*/result.json"), *outputs.glob("records/*/*.parquet/*")])

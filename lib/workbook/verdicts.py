@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import scipy.stats
 
 import lib
@@ -222,6 +223,19 @@ def shared(rows: Iterable[Row]) -> list[list[Row]]:
         if not any(before & numbers for _, before in numbered[:at])
     ]
     return [group for group in groups if len(group) > 1]
+
+
+# ---- on two texts ----------------------------------------------------------------------------------------------------
+
+
+def difference(one: Row, other: Row) -> str:
+    """The mean of the other's seeds less that of one's, in the comparison that decides one, with Welch's 95 % interval,
+    in their unit, and its name; of what resamples judge, by the numbers of each seed's own runs."""
+    decides = min(one["measured"], key=lambda name: abs(np.mean(one["measured"][name]) - one["mean"]))
+    seeds = [np.asarray((row["by_seed"] or row["measured"])[decides], dtype=float) for row in (other, one)]
+    low, high = scipy.stats.ttest_ind(*seeds, equal_var=False).confidence_interval()
+    told = number({"mean": (low + high) / 2, "low": low, "high": high, "unit": "", "again": None})
+    return ", ".join(filter(None, [told or "no interval", decides, "by seeds" * bool(one["by_seed"])]))
 
 
 # ---- on two scales ---------------------------------------------------------------------------------------------------

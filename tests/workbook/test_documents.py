@@ -13,7 +13,7 @@ from PIL import Image
 
 from lib.flops import count
 from lib.workbook import claims, documents, gallery, parameters, places, plans, verdicts
-from lib.workbook.documents import AT_DESK, ON_RUNS, asked, escaped, filled, hours, table
+from lib.workbook.documents import AT_DESK, ON_RUNS, ON_VERSE, asked, escaped, filled, hours, table
 from tests.workbooks import ROOT, a_row, moved, published_at
 
 MEND = ".venv/bin/python -c 'from lib.workbook.documents import write; write()'"
@@ -132,10 +132,10 @@ def test_a_number_is_said_in_words():
 def test_verdicts_are_those_beside_the_records():
     every = documents.judged()
     assert [*every] == sorted(LEDGER.values(), key=lambda claim: claim.paper)
-    of_both = [verdicts.committed(documents.RECORDS.parent / profile)["verdicts"] for profile in ("desk", "addendum")]
-    rows = [row for some in of_both for row in some if row["verdict"] != "not judged at this profile"]
+    of_all = [verdicts.committed(folder)["verdicts"] for folder in places.JUDGED]
+    rows = [row for some in of_all for row in some if row["verdict"] != "not judged at this profile"]
     for row in rows:
-        at = {"published": ON_RUNS, "addendum": documents.AT_ADDENDUM}.get(row["profile"], AT_DESK)
+        at = {"published": ON_RUNS, "desk": AT_DESK, "addendum": documents.AT_ADDENDUM}.get(row["profile"], ON_VERSE)
         assert every[LEDGER[row["claim"]]][at] == row
     assert sum(map(len, every.values())) == len(rows)
     assert documents.verdict(every[LEDGER["000-phi"]]).count(";") == 1 and documents.verdict({}) == "open"

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+import scipy.stats
 
 import lib
 from lib.workbook import claims, places, verdicts
@@ -70,6 +71,19 @@ def test_a_row_is_what_the_finding_and_its_claim_say_and_make_ends_with_a_line_o
     assert printed("smoke", *every) == ["verdicts   none: smoke judges nothing"]
     (tmp_path / "claims" / "cpu" / "001-base-state-explodes.json").write_text("{}")  # damaged
     assert len(write(tmp_path, "cpu")["verdicts"]) == 3
+
+
+def test_two_texts_differ_by_what_welch_says():
+    """In closed form where both spread alike, t with 2n - 2 degrees of freedom; of the comparison that decides the
+    first, by seeds where resamples judge."""
+    numbers = {"a": [5.0, 6.0, 7.0], "b": [1.0, 2.0, 3.0]}
+    half = scipy.stats.t.ppf(0.975, 4) * math.sqrt(2 / 3)
+    for seeds, by, told in ((numbers, {}, "b"), ({"a": [6.0], "b": [2.0]}, numbers, "b, by seeds")):
+        one = a_row("a", "reproduced", mean=2.0, measured=seeds, by_seed=by)
+        other = {"measured": {"a": [0.0] * 3, "b": [4.0, 5.0, 6.0]}, "by_seed": {}}
+        assert verdicts.difference(one, other) == f"3 [{3 - half:.3g}, {3 + half:.3g}], {told}"
+        other["measured"]["b"][0] = None
+        assert verdicts.difference(one, other).startswith("no interval")
 
 
 def pairs(*verdicts_of):
