@@ -55,7 +55,12 @@ CRITERIA: dict[str, Callable[[Seen, Seen], Tensor]] = {
 #: Ouro's: the chance that the model's own exit gate lets a token reach the next loop, prod over s <= t of
 #: (1 - lambda_s). Ouro leaves where the chance to have left, which is one minus this, reaches q: the threshold is 1 - q
 GATE = "gate"
-SCORES = CRITERIA | {GATE: lambda now, _: now.staying[:, 0]}
+#: Geiping's, of generation ahead of itself: |h - h'| / |h|
+CHANGE = "change"
+SCORES = CRITERIA | {
+    GATE: lambda now, _: now.staying[:, 0],
+    CHANGE: lambda now, _: now.move.norm(dim=-1) / now.h.norm(dim=-1),
+}
 #: those that need the coda and the head at every exit
 PREDICTING = ("entropy", "kl")
 
@@ -84,7 +89,7 @@ def measure_exits(model: LoopedLM, tokens: Tensor, targets: Tensor, every_layer:
     depth, targets = np.array([share for share, _, _ in found]), targets.flatten()
     last = _log_probabilities(model, found[-1][2])
     gated = model.exit_gate is not None and not every_layer
-    criteria = SCORES if gated else CRITERIA
+    criteria = CRITERIA | ({GATE: SCORES[GATE]} if gated else {})
     columns: dict[str, list[Tensor]] = {name: [] for name in ("loss", "divergence", *criteria)}
     seen = Seen.nothing(len(targets), model.cfg.width, model.cfg.vocab_size, last.device)
     for _, h, x in found:

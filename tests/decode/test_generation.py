@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.decode import generation
+from lib.decode import decoder, generation
 from lib.decode.exits import CRITERIA, GATE, leave, measure_exits
 from lib.decode.generation import Exit, Sampling, generate, score
 from lib.model.layers import linear
@@ -170,7 +170,7 @@ def test_attention_in_pieces_is_attention(kind, monkeypatch):
     model, prompts = built(kind), prompts_of(3, 9, 5)
     rule = Exit(middling(model))
     whole = generate(model, prompts, 6, rule)
-    monkeypatch.setattr(generation, "PIECE", 2)
+    monkeypatch.setattr(decoder, "PIECE", 2)
     assert generate(model, prompts, 6, rule) == whole
 
 

@@ -1,0 +1,164 @@
+"""Generation ahead of itself: what a loop's state predicts before it has settled is taken for the next token, which
+begins at once, while the token before is still on its way (Geiping et al., "Efficient Parallel Samplers for
+Recurrent-Depth Models", arXiv 2510.14961).
+
+A row's tokens that are on their way are its wave: at the front the oldest, whose own token is known, behind it guesses.
+A round makes some loops with all of them, reads a token off every position, lets out those at the front that are done,
+and begins one more. In a machine where a pass over several tokens takes about as long as one over a single token, a
+token then costs rounds, not loops.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lib.base.errors import InputError
+from lib.decode.decoder import Decoder, Exit, Tokens
+from lib.model.looped import LoopedLM
+
+#: (rows, positions, logits [n, V]) -> the tokens that follow there
+Draw = Callable[[Sequence[int], Sequence[int], Tensor], list[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ahead:
+    """How far generation runs ahead. ``wave``: so many positions of a row are on their way at most. ``loops``: that a
+    round makes with them; they divide the model's.
+
+    exact: where a guess turns out another, all behind it begins anew. An answer is then that of plain decoding token
+    for token, greedy or drawn, if nobody leaves early: its tokens have made all loops, and seen what others have left.
+
+    Otherwise (Geiping et al.) what is behind a changed guess goes on from the state that it has. In each round every
+    position embeds its present guess, with the share ``mixed`` of what it embedded before, and a state that has made n
+    loops is moved towards its start by noise / (1 + n) of the way. For models that see their input in every loop.
+
+    settled: a token at the front leaves when its guess of the next has stayed the same for so many rounds, and when
+    None not before its exit or its last loop. Exit(.03, "change") leaves as Geiping et al. do.
+    """
+
+    wave: int = 8
+    loops: int = 1
+    exact: bool = True
+    mixed: float = 0.1
+    noise: float = 0.5
+    settled: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("wave", 1), ("loops", 1), ("settled", 1)):
+            given = getattr(self, name)
+            if given is not None and given < least:
+                raise InputError(f"{name}: {given} is too few, use at least {least}")
+        for name in ("mixed", "noise"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name}: {getattr(self, name)} is no share below 1, use 0 to leave it out")
+
+
+class Wave(Decoder):
+    """A decoder of several tokens of a row at once, all but the first of which are guesses."""
+
+    def __init__(self, model: LoopedLM, rows: int, length: int, leave: Exit, ahead: Ahead, draw: Draw):
+        super().__init__(model, rows, length, leave)
+        if self.T % ahead.loops:
+            raise InputError(f"loops: {ahead.loops} a round do not divide the {self.T} that are made, use a divisor")
+        if ahead.exact and self.kept < self.T:
+            raise InputError("kept_loops: an exact answer sees the entries of all loops, leave it out or exact=False")
+        blind = model.cfg.injection in ("none", "hyper-connections")
+        if blind and model.cfg.recur and not ahead.exact:
+            raise InputError(f"exact: a guess cannot change inside {model.cfg.injection}, which does not see it again")
+        self.ahead, self.draw, self.embeds_again = ahead, draw, not ahead.exact
+        self.known = np.zeros(rows, dtype=int)  # tokens of each row that are no guess
+        self.given = np.zeros((rows, length + 1), dtype=int)  # the token at each position, a guess beyond the known
+        self.since = np.zeros((rows, length + 1), dtype=int)  # rounds for which it has stayed the same
+
+    def enter(self, row: int, tokens: Sequence[int]) -> None:
+        """A prompt; or the next token of a row, which may be on its way already as a guess."""
+        start = self.known[row]
+        if start == self.reached[row] or self.given[row, start] != tokens[0]:
+            self._withdraw(row, start)
+            super().enter(row, tokens)
+        self.known[row] += len(tokens)
+        self.given[row, start : self.known[row]] = tokens
+
+    def clear(self, row: int) -> None:
+        self._withdraw(row, 0)
+        self.known[row] = 0
+
+    def predictions(self) -> Iterator[tuple[list[int], list[int], Tensor]]:
+        """What is known for good: the tokens at the front of each row, one after the other."""
+        while self.entering or self.flight is not None:
+            prompts = [one for one in self.entering if not self.reached[one[0]]]
+            yield from self._read(prompts) if prompts else self._round()
+
+    def _read(self, prompts: list[tuple[int, list[int]]]) -> Iterator[tuple[list[int], list[int], Tensor]]:
+        """Prompts go through all their loops before anything is guessed, and alone."""
+        waiting = self.flight, self.gone, [one for one in self.entering if one not in prompts]
+        self.flight, self.gone, self.entering = None, self.gone[:0], prompts
+        read = [*super().predictions()]
+        self.flight, self.gone, self.entering = waiting
+        yield from read
+
+    def _round(self) -> Iterator[tuple[list[int], list[int], Tensor]]:
+        with torch.inference_mode():
+            now = self._inside()
+            if not self.ahead.exact:
+                self._see_again(now)
+            for _ in range(self.ahead.loops):
+                self._loop(now)
+            below, logits = self._below(now) if self.tests else (False, None)
+            logits = self._predict(now) if logits is None else logits
+        rows, positions = now.rows, now.positions
+        guesses, after = self.draw(rows.tolist(), positions.tolist(), logits), (rows, positions + 1)
+        same = (self.given[after] == guesses) & (now.loops > self.ahead.loops)
+        self.given[after], self.since[after] = guesses, np.where(same, self.since[after] + 1, 0)
+        done = (now.loops == self.T) | below
+        if self.ahead.settled is not None:
+            done |= self.since[after] >= self.ahead.settled
+        fronts, left = {}, []
+        for row in dict.fromkeys(rows.tolist()):
+            mine = np.flatnonzero(rows == row)
+            # what is behind a guess that has changed was misled; what is done leaves if all before it have left
+            right = first_without(same[mine[:-1]]) + 1
+            leaving = min(first_without(done[mine]), right)
+            fronts[row] = positions[mine[0]] + leaving
+            left.append(mine[:leaving])
+            if self.ahead.exact:
+                self._withdraw(row, positions[mine[0]] + right)
+        if sum(map(len, left)):
+            which = np.concatenate(left)
+            self._let_out(now, which, logits)
+        # who has made all loops and is misled makes the last ones again
+        now.at[2] = np.minimum(now.loops, self.T - self.ahead.loops)
+        for mine in left:
+            for i in mine:
+                if self.reached[rows[i]]:
+                    yield [int(rows[i])], [int(positions[i])], logits[[i]]
+        opened = {row for row, _ in self.entering}
+        for row, front in fronts.items():
+            at = self.reached[row]
+            if row not in opened and 0 < at < self.taken.shape[1] and at - front < self.ahead.wave:
+                super().enter(row, [self.given[row, at]])
+
+    def _see_again(self, now: Tokens) -> None:
+        """Embeds the present guesses, and moves young states towards their start."""
+        share = self.ahead.noise / (1 + torch.as_tensor(now.loops, device=self.device))
+        e = self._embed(now, self.given[now.rows, now.positions].tolist())
+        now.e = e.lerp(cast(Tensor, now.e), self.ahead.mixed)
+        now.prepared = self.model.injection.prepare(now.e)
+        now.h = now.h.lerp(self._start(now, now.e), share[:, None].to(now.h.dtype).expand_as(now.h))
+
+    def _withdraw(self, row: int, position: int) -> None:
+        """Takes a row's tokens from ``position`` on out of the wave."""
+        self.reached[row] = min(self.reached[row], position)
+        self.entering = [one for one in self.entering if one[0] != row]
+        if self.flight is not None:
+            behind = (self.flight.rows == row) & (self.flight.positions >= position)
+            self._take_out(np.union1d(self.gone, np.flatnonzero(behind)))
+
+
+def first_without(holds: np.ndarray) -> int:
+    """How many there are before the first that does not hold."""
+    return int(np.logical_and.accumulate(holds).sum())
