@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from lib.kernels import functions
 
-FEW = 64  # rows below which a call costs more than it gains: a decoder's
+FEW = 64  # rows below which a call costs more than it gains
+FEW_OF_A_BRANCH = 4  # the same of a whole branch: some tokens of a decoder gain, one does not
 
 Plain = TypeVar("Plain", bound=Callable[..., Any])
 
@@ -37,14 +38,14 @@ def served_by(twin: Callable[..., Any]) -> Callable[[Plain], Plain]:
     return decorate
 
 
-def serve(x: Tensor, *others: Tensor | None) -> bool:
+def serve(x: Tensor, *others: Tensor | None, few: int | None = None) -> bool:
     """Whether these tensors are computed with in C: many rows of fp32 or bf16 numbers, all of one dtype, in the main
     memory of a machine that can compile, by one thread."""
     return (
         x.dtype in functions.FORMATS
         and x.device.type == "cpu"
         and all(other is None or (other.dtype == x.dtype and other.device == x.device) for other in others)
-        and x.numel() >= FEW * x.shape[-1]
+        and x.numel() >= (few or FEW) * x.shape[-1]
         and torch.get_num_threads() == 1
         and functions.library(x.dtype) is not None
     )
@@ -143,7 +144,7 @@ def _is_one_operation(x: Tensor, dtype: torch.dtype, weights: Sequence[Tensor | 
         part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
         for part in parts
     )
-    return x.dtype == dtype == torch.float32 and not heard and serve(x, *weights)
+    return x.dtype == dtype == torch.float32 and not heard and serve(x, *weights, few=FEW_OF_A_BRANCH)
 
 
 # ---- of an optimiser -------------------------------------------------------------------------------------------------
