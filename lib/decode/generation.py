@@ -137,19 +137,26 @@ class Scores(NamedTuple):
     loops: np.ndarray  # that each token took
 
 
-def score(model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None = None) -> Scores:
+def score(
+    model: LoopedLM, tokens: Tensor, targets: Tensor, leave: Exit | None = None, one_by_one: bool = False
+) -> Scores:
     """How well tokens [B, S] predict their targets when they leave early; one pass, as over a prompt. Tokens see what
-    those who left have left behind. (004 lets them see what full loops would compute, and counts the saving alone.)"""
+    those who left have left behind. (004 lets them see what full loops would compute, and counts the saving alone.)
+    ``one_by_one``: as in an answer instead, where a token enters when all before it have left."""
     loss, loops = np.zeros(tokens.shape), np.zeros(tokens.shape, dtype=int)
     rows = max(1, SCORED // tokens.shape[1])
     for first in range(0, len(tokens), rows):
         some = tokens[first : first + rows].tolist()
         decoder = room(model, some, 0, leave)
         for row, given in enumerate(some):
-            decoder.enter(row, given)
+            decoder.enter(row, given[:1] if one_by_one else given)
         for row_of, position, logits in decoder.departures():
             at = first + row_of, position
             wanted = targets[at].to(logits.device)
             loss[at] = F.cross_entropy(logits, wanted, reduction="none").double().cpu().numpy()
+            if one_by_one:
+                for row, after in zip(row_of.tolist(), (position + 1).tolist(), strict=True):
+                    if after < len(some[row]):
+                        decoder.enter(row, [some[row][after]])
         loops[first : first + rows] = decoder.taken
     return Scores(loss, loops)

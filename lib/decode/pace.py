@@ -1,6 +1,7 @@
-"""How much time leaving early saves: decoding and prefill are timed with and without it, in turn, on one thread."""
+"""How much time ways of decoding save: they are timed with and without, in turn, on one thread."""
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 
@@ -12,8 +13,8 @@ from tqdm import tqdm
 
 from lib.base.processes import one_thread_on_cpu
 from lib.decode.exits import Exits, trade_off
-from lib.decode.generation import Exit, Sampling, generate, score
-from lib.model.looped import LoopedLM
+from lib.decode.generation import Ahead, Exit, Sampling, generate, score
+from lib.model.looped import LoopedLM, token_losses
 
 #: what is timed: it lets tokens leave, and returns the loops that each of them made
 Workload = Callable[[Exit], Sequence[int]]
@@ -94,4 +95,35 @@ def debts(model: LoopedLM, x: Tensor, exits: Exits, saved: Sequence[float]) -> p
                 "counted": trade_off(exits, "entropy", [really * of_depth])[0],
             }
         )
+    return pd.DataFrame(rows)
+
+
+def against_plain(
+    model: LoopedLM,
+    prompts: Sequence[Sequence[int]],
+    new_tokens: int,
+    leave: Exit | None,
+    ahead: Ahead | None,
+    rounds: int,
+) -> pd.DataFrame:
+    """Greedy answers in another way beside plain ones, a prompt at a time; a row a prompt. Of both, as ``plain ...``
+    too: ``seconds`` a token, the median of ``rounds`` in turn; ``passes`` over the loop a token; ``loss``, what the
+    answer costs the model after all loops, in nats a token. ``first``: the share of the tokens before the first that
+    differs; ``differ``: the share that differ."""
+    ways, rows = {"": (leave, ahead), "plain ": (None, None)}, []
+    for prompt in tqdm(prompts, "prompts", leave=False, delay=5):
+        answers, seconds = {}, {what: list[float]() for what in ways}
+        for _ in range(rounds):
+            for what, (left, ran) in ways.items():
+                begin, seen = time.perf_counter(), generate(model, [prompt], new_tokens, left, ahead=ran)
+                seconds[what].append((time.perf_counter() - begin) / new_tokens)
+                answers[what] = seen[0]
+        same = np.array(answers[""].tokens) == answers["plain "].tokens
+        row = {"first": np.logical_and.accumulate(same).mean(), "differ": 1 - same.mean()}
+        for what, answer in answers.items():
+            text = torch.tensor([[*prompt, *answer.tokens]], device=model.embed.weight.device)
+            losses = token_losses(model, text[:, :-1], text[:, 1:])[0, len(prompt) - 1 :]
+            row |= {f"{what}loss": losses.mean().item(), f"{what}passes": answer.passes / new_tokens}
+            row |= {f"{what}seconds": statistics.median(seconds[what])}
+        rows.append(row)
     return pd.DataFrame(rows)

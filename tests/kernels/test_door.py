@@ -18,7 +18,7 @@ def both(monkeypatch, compute):
     """What ``compute`` gives with the kernels and without."""
     served = compute()
     with monkeypatch.context() as patch:
-        patch.setattr(door, "serve", lambda *x: False)
+        patch.setattr(door, "serve", lambda *x, **few: False)
         return served, compute()
 
 
