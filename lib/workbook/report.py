@@ -40,7 +40,8 @@ PAPERS = {
     "003": "Looped nanochat",
     "004": "Looped mixture of experts with early exit",
     "005": "Other groups, on the runs that they published",
-    "006": "Ours: the form of the law",
+    "006": "Ours: the form of the law, and faster generation",
+    "007": "Faster generation, in the papers of several groups",
 }
 BEYOND = "Beyond the papers"
 NO_CAUSE = ("jobs", "max_hours", "outputs")  # parameters that no number depends on
