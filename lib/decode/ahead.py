@@ -70,6 +70,7 @@ class Wave(Decoder):
         if blind and model.cfg.recur and not ahead.exact:
             raise InputError(f"exact: a guess cannot change inside {model.cfg.injection}, which does not see it again")
         self.ahead, self.draw, self.embeds_again = ahead, draw, not ahead.exact
+        self.reading = False  # a prompt
         self.known = np.zeros(rows, dtype=int)  # tokens of each row that are no guess
         self.given = np.zeros((rows, length + 1), dtype=int)  # the token at each position, a guess beyond the known
         self.since = np.zeros((rows, length + 1), dtype=int)  # rounds for which it has stayed the same
@@ -96,9 +97,9 @@ class Wave(Decoder):
     def _read(self, prompts: list[tuple[int, list[int]]]) -> Iterator[tuple[list[int], list[int], Tensor]]:
         """Prompts go through all their loops before anything is guessed, and alone."""
         waiting = self.flight, self.gone, [one for one in self.entering if one not in prompts]
-        self.flight, self.gone, self.entering = None, self.gone[:0], prompts
+        self.flight, self.gone, self.entering, self.reading = None, self.gone[:0], prompts, True
         read = [*super().predictions()]
-        self.flight, self.gone, self.entering = waiting
+        (self.flight, self.gone, self.entering), self.reading = waiting, False
         yield from read
 
     def _round(self) -> Iterator[tuple[list[int], list[int], Tensor]]:
@@ -144,11 +145,20 @@ class Wave(Decoder):
 
     def _see_again(self, now: Tokens) -> None:
         """Embeds the present guesses, and moves young states towards their start."""
-        share = self.ahead.noise / (1 + torch.as_tensor(now.loops, device=self.device))
-        e = self._embed(now, self.given[now.rows, now.positions].tolist())
-        now.e = e.lerp(cast(Tensor, now.e), self.ahead.mixed)
+        e = super()._embed(now, self.given[now.rows, now.positions].tolist())
+        loops = torch.as_tensor(now.loops, device=self.device)[:, None]
+        now.e = e.lerp(cast(Tensor, now.e), (self.ahead.mixed * (loops > 0)).to(e).expand_as(e))
         now.prepared = self.model.injection.prepare(now.e)
-        now.h = now.h.lerp(self._start(now, now.e), share[:, None].to(now.h.dtype).expand_as(now.h))
+        towards = torch.where(loops > 0, self.ahead.noise / (1 + loops), 1).to(e)
+        now.h = now.h.lerp(self._start(now, now.e), towards.expand_as(now.h))
+
+    def _embed(self, tokens: Tokens, given: Sequence[int]) -> Tensor:
+        """Of who enters a round that embeds all again: nothing yet."""
+        if self.reading or self.ahead.exact:
+            return super()._embed(tokens, given)
+        nothing = self.model.embed.weight.new_zeros(1, len(given), self.model.cfg.width)
+        tokens.values = dict.fromkeys(map(int, self.model.value_embeds), nothing)
+        return nothing.to(self.model.residual_dtype)
 
     def _withdraw(self, row: int, position: int) -> None:
         """Takes a row's tokens from ``position`` on out of the wave."""
@@ -162,3 +172,7 @@ class Wave(Decoder):
 def first_without(holds: np.ndarray) -> int:
     """How many there are before the first that does not hold."""
     return int(np.logical_and.accumulate(holds).sum())
+
+
+#: what a notebook's ``sampler`` may be; a parallel one leaves by Exit(.03, "change")
+SAMPLERS: dict[str, Ahead | None] = {"plain": None, "exact": Ahead(), "parallel": Ahead(wave=16, exact=False)}

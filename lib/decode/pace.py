@@ -1,7 +1,7 @@
 """How much time ways of decoding save: they are timed with and without, in turn, on one thread."""
 
+import itertools
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 
@@ -14,7 +14,7 @@ from tqdm import tqdm
 from lib.base.processes import one_thread_on_cpu
 from lib.decode.exits import Exits, trade_off
 from lib.decode.generation import Ahead, Exit, Sampling, generate, score
-from lib.model.looped import LoopedLM, token_losses
+from lib.model.looped import LoopedLM
 
 #: what is timed: it lets tokens leave, and returns the loops that each of them made
 Workload = Callable[[Exit], Sequence[int]]
@@ -98,32 +98,45 @@ def debts(model: LoopedLM, x: Tensor, exits: Exits, saved: Sequence[float]) -> p
     return pd.DataFrame(rows)
 
 
-def against_plain(
-    model: LoopedLM,
-    prompts: Sequence[Sequence[int]],
-    new_tokens: int,
-    leave: Exit | None,
-    ahead: Ahead | None,
-    rounds: int,
-) -> pd.DataFrame:
-    """Greedy answers in another way beside plain ones, a prompt at a time; a row a prompt. Of both, as ``plain ...``
-    too: ``seconds`` a token, the median of ``rounds`` in turn; ``passes`` over the loop a token; ``loss``, what the
-    answer costs the model after all loops, in nats a token. ``first``: the share of the tokens before the first that
-    differs; ``differ``: the share that differ."""
-    ways, rows = {"": (leave, ahead), "plain ": (None, None)}, []
+#: a way to write text: when tokens leave, and how they are begun ahead
+Way = tuple[Exit | None, Ahead | None]
+
+
+def compared(
+    model: LoopedLM, prompts: Sequence[Sequence[int]], new_tokens: int, ways: Sequence[Way], rounds: int
+) -> list[pd.DataFrame]:
+    """Greedy answers in several ways, of which the first is plain decoding; for each way a frame with a row a prompt.
+
+    ``seconds`` of the call a new token, the least of ``rounds`` after one that does not count, all ways in turn;
+    ``passes`` over the loop a token. ``first``: the share of the tokens before the first that is not plain decoding's;
+    ``differ``: the share that are not. Of the finished text, read by the model with all loops: ``loss`` in nats a
+    token, ``strays``, the share of tokens that are not the likeliest, and ``regret``, ln p of the likeliest less ln p
+    of the text's, in nats."""
+    rows: list[list[dict[str, float]]] = [[] for _ in ways]
     for prompt in tqdm(prompts, "prompts", leave=False, delay=5):
-        answers, seconds = {}, {what: list[float]() for what in ways}
-        for _ in range(rounds):
-            for what, (left, ran) in ways.items():
-                begin, seen = time.perf_counter(), generate(model, [prompt], new_tokens, left, ahead=ran)
-                seconds[what].append((time.perf_counter() - begin) / new_tokens)
-                answers[what] = seen[0]
-        same = np.array(answers[""].tokens) == answers["plain "].tokens
-        row = {"first": np.logical_and.accumulate(same).mean(), "differ": 1 - same.mean()}
-        for what, answer in answers.items():
-            text = torch.tensor([[*prompt, *answer.tokens]], device=model.embed.weight.device)
-            losses = token_losses(model, text[:, :-1], text[:, 1:])[0, len(prompt) - 1 :]
-            row |= {f"{what}loss": losses.mean().item(), f"{what}passes": answer.passes / new_tokens}
-            row |= {f"{what}seconds": statistics.median(seconds[what])}
-        rows.append(row)
-    return pd.DataFrame(rows)
+        seconds, plain = np.zeros((rounds + 1, len(ways))), np.zeros(0)
+        for turn, (i, (leave, ahead)) in itertools.product(range(rounds + 1), enumerate(ways)):
+            begin = time.perf_counter()
+            (answer,) = generate(model, [prompt], new_tokens, leave, ahead=ahead)
+            seconds[turn, i] = (time.perf_counter() - begin) / new_tokens
+            if turn < rounds:
+                continue
+            wrote = np.array(answer.tokens)
+            plain = wrote if not i else plain
+            same = wrote == plain
+            with torch.inference_mode():
+                read = torch.tensor([[*prompt, *answer.tokens]], device=model.embed.weight.device)
+                log_p = model(read[:, :-1])[0, len(prompt) - 1 :].log_softmax(-1).double().cpu().numpy()
+            of_text = log_p[np.arange(new_tokens), wrote]
+            rows[i].append(
+                {
+                    "seconds": seconds[1:, i].min(),
+                    "passes": answer.passes / new_tokens,
+                    "first": np.logical_and.accumulate(same).mean(),
+                    "differ": 1 - same.mean(),
+                    "loss": -of_text.mean(),
+                    "strays": (log_p.argmax(-1) != wrote).mean(),
+                    "regret": (log_p.max(-1) - of_text).mean(),
+                }
+            )
+    return [pd.DataFrame(of_way) for of_way in rows]

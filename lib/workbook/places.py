@@ -19,12 +19,14 @@ LEDGER = PARAMS / "claims.yaml"
 EXPLAINED = ROOT / "docs" / "explanations.md"
 #: a profile that adds to another: it draws that one's runs beside its own
 ADDS_TO = {"addendum": "desk"}
+#: a profile that also draws from another's records
+READS_TOO = ADDS_TO | {"desk": "addendum"}
 PYPROJECT = ROOT / "pyproject.toml"
 
 
 def records(profile: str, folder: Path | None = None) -> list[Path]:
     """Where the records are that a profile draws from, in ``folder`` in place of the committed ones; its own first."""
-    return [(folder or RECORDS) / one for one in (profile, ADDS_TO.get(profile)) if one]
+    return [(folder or RECORDS) / one for one in (profile, READS_TOO.get(profile)) if one]
 
 
 def published() -> str:

@@ -38,6 +38,7 @@ NOTEBOOKS = {
         "003": "usage_weighted",
         "004": "mup_transfer moe_isoflop routing_divergence convergence early_exit early_exit_wallclock generate "
         "downstream_core",
+        "007": "fast_generation",
         "beyond": "start_here law_form delta_phi_league depth_tasks other_groups published_models",
     }.items()
 }

@@ -1,62 +1,74 @@
-"""What others claim of generation with looped models, measured on kept runs: parallel sampling (Geiping et al., arXiv
-2510.14961) and caches of fewer loops (MELT, arXiv 2605.07721)."""
+"""Ways to write text with a looped model, measured on kept runs: parallel sampling (Geiping et al., arXiv 2510.14961),
+exact speculation (LoopSpec, 2609.17184; WaveFront Decoding, 2609.23033), and caches of the last loops."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from lib.config import Config
 from lib.decode import pace
 from lib.decode.generation import Ahead, Exit, score
+from lib.model.looped import LoopedLM
 from lib.sweep.finished import OfRun, trained_model
 from lib.sweep.measurements import named
 
 
-class OfRows(OfRun):
-    """A run on the first ``rows`` of its validation rows, with the cache of ``kept_loops``, of all where 0."""
+class Way(Config):
+    """``Ahead``'s fields, and an ``Exit`` by the change of the state; token by token where there is no wave."""
+
+    wave: int = 0
+    loops: int = 1
+    exact: bool = False
+    mixed: float = 0.1
+    noise: float = 0.5
+    change: float = 0.0
+    most_loops: int | None = None
+    kept_loops: int | None = None
+
+    @property
+    def rules(self) -> pace.Way:
+        ahead = Ahead(self.wave, self.loops, self.exact, self.mixed, self.noise) if self.wave else None
+        return Exit(self.change, "change", self.most_loops, self.kept_loops), ahead
+
+
+class OfAnswers(OfRun):
+    """What follows the first ``prompt`` tokens of the first ``rows`` validation rows, written in several ways."""
 
     rows: int
-    kept_loops: int = 0
-
-
-class OfAnswers(OfRows):
-    """Greedy answers to the rows' first ``prompt`` tokens, in a way that the other fields say: those of ``Ahead``, and
-    of an ``Exit`` by the change of the state."""
-
     prompt: int
     new_tokens: int
     rounds: int
-    wave: int
-    loops: int
-    exact: bool = True
-    mixed: float = 0.1
-    noise: float = 0.5
-    settled: int | None = None
-    change: float = 0.0
-    most_loops: int | None = None
+    ways: tuple[Way, ...]
 
-    @property
-    def ahead(self) -> Ahead:
-        return Ahead(self.wave, self.loops, self.exact, self.mixed, self.noise, self.settled)
 
-    @property
-    def leave(self) -> Exit:
-        return Exit(self.change, "change", self.most_loops, self.kept_loops or None)
+class OfCaches(OfRun):
+    """The first ``rows`` validation rows, read with the keys and values of so many loops."""
+
+    rows: int
+    kept_loops: tuple[int, ...]
+
+
+def of_rows(
+    model: LoopedLM, x: np.ndarray, prompt: int, new_tokens: int, rounds: int, ways: Sequence[Way]
+) -> dict[str, Any]:
+    """Columns of ``pace.compared`` for the beginnings of rows x [rows, S + 1], a number a way and row."""
+    found = pace.compared(model, x[:, :prompt].tolist(), new_tokens, [way.rules for way in ways], rounds)
+    return {str(name): [of[name].tolist() for of in found] for name in found[0]}
 
 
 @named("lib.papers.others.answers")
 def answers(case: OfAnswers) -> dict[str, Any]:
-    """Columns of ``pace.against_plain``, a number a row."""
+    """``of_rows`` of a run's validation rows."""
     model, x = trained_model(case.cfg, case.store)
-    prompts = x[: case.rows, : case.prompt].tolist()
-    found = pace.against_plain(model, prompts, case.new_tokens, case.leave, case.ahead, case.rounds)
-    return {str(name): of for name, of in found.to_dict("list").items()}
+    return of_rows(model, x[: case.rows], case.prompt, case.new_tokens, case.rounds, case.ways)
 
 
-@named("lib.papers.others.kept")
-def kept(case: OfRows) -> dict[str, Any]:
-    """loss: nats a token of each row, read one token after the other."""
+@named("lib.papers.others.caches")
+def caches(case: OfCaches) -> dict[str, Any]:
+    """loss: nats a token for each number of loops and row, of which every token is read after those before it."""
     model, x = trained_model(case.cfg, case.store)
-    tokens, targets = torch.as_tensor(x[: case.rows, :-1]), torch.as_tensor(x[: case.rows, 1:])
-    found = score(model, tokens, targets, Exit(kept_loops=case.kept_loops or None), one_by_one=True)
-    return {"loss": np.mean(found.loss, 1).tolist()}
+    rows = torch.as_tensor(x[: case.rows])
+    found = [score(model, rows[:, :-1], rows[:, 1:], Exit(kept_loops=k), one_by_one=True) for k in case.kept_loops]
+    return {"loss": [of.loss.mean(1).tolist() for of in found]}

@@ -198,6 +198,25 @@ class TestTimeSaturation(Sizes):
     keep_weights: bool = False
 
 
+class FastGeneration(Sizes):
+    """Text is written by runs of ``mean_loops``, of which the widest lti is judged."""
+
+    mean_loops: Positive
+    injections_at: dict[int, list[str]]
+    checkpoint: str
+    timed: bool
+    rows: Positive
+    prompt: Positive
+    new_tokens: Positive
+    rounds: Positive
+    loops_a_round: list[Positive]
+    wave: Positive
+    change: Annotated[float, pydantic.Field(gt=0)]
+    most_loops: Positive
+    kept_loops: list[Positive]
+    resamples: Annotated[int, pydantic.Field(ge=2)] = 2000
+
+
 class DepthTasks(AtDepths):
     """``source`` is "generated": there is a text for each of ``families``."""
 
