@@ -1,6 +1,6 @@
 """The parameters of 004's notebooks."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -94,6 +94,7 @@ class Generate(Studied):
 
     threshold: float
     test_loops: int
+    sampler: Literal["plain", "exact", "parallel"]
     temperature: float
     top_k: int
     top_p: float
