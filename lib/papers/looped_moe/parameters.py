@@ -101,4 +101,5 @@ class Generate(Studied):
     draw: int
 
     loops: Positive
+    lr: float = 0.001
     depth: Positive = 16

@@ -208,12 +208,14 @@ class FastGeneration(Sizes):
     rows: Positive
     prompt: Positive
     new_tokens: Positive
-    rounds: Positive
     loops_a_round: list[Positive]
-    wave: Positive
-    change: Annotated[float, pydantic.Field(gt=0)]
-    most_loops: Positive
-    kept_loops: list[Positive]
+
+    context: Positive = 256
+    rounds: Positive = 3
+    wave: Positive = 16
+    change: Annotated[float, pydantic.Field(gt=0)] = 0.03
+    most_loops: Positive = 32
+    kept_loops: list[Positive] = pydantic.Field([1, 2, 4, 8])
     resamples: Annotated[int, pydantic.Field(ge=2)] = 2000
 
 
