@@ -104,7 +104,7 @@ help:
 	@echo 'make browser             runs every notebook in JupyterLab in a real browser, and once more after a change (needs chromium)'
 	@echo 'make truth               whether keys, verdicts, tables and figures of desk and smoke are what they were'
 	@echo 'make mutants             how many small faults in lib the tests notice (.venv/bin/pip install -e .[mutation])'
-	@echo 'make bench               speed of models, a sweep, fits, decoding, scoring and reading text, as ratios'
+	@echo 'make bench               speed of models, a sweep, fits, decoding, generation, scoring and reading text, as ratios'
 	@echo
 	@echo 'Variables, with their values now:'
 	@echo 'PROFILE=$(PROFILE)   desk (drawn from records), smoke (that everything runs), cpu (trains on two cores), gpu,'
@@ -272,6 +272,7 @@ bench: $(DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench_fit
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench_decode
+	$(BIN)/python -m tests.bench_generate
 	$(BIN)/python -m tests.bench_data
 	$(BIN)/python -m tests.bench_steps
 	$(BIN)/python -m tests.bench_gpu
