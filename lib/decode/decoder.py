@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from lib.base.errors import InputError
 from lib.decode.exits import CRITERIA, GATE, PREDICTING, SCORES, Seen
+from lib.kernels import door
 from lib.model.injection import Prepared, per_token
 from lib.model.layers import Attention, linear, sdpa, sees
 from lib.model.looped import LoopedLM
@@ -157,6 +158,7 @@ class Decoder:
         self.cache = [*once[: cfg.prelude], *self.looped, *once[cfg.prelude :]]
         with torch.no_grad():
             self.fused = [block.attn.fused().to(model.compute_dtype) for block in model.blocks]
+        self.served: dict[int, Any] = {}  # what ``door`` has made of a layer for its kernels
 
     def enter(self, row: int, tokens: Sequence[int]) -> None:
         """The next tokens of a row, whose tokens before have all left."""
@@ -291,38 +293,41 @@ class Decoder:
 
     # ---- attention over the cache ------------------------------------------------------------------------------------
 
-    def _face(self, tokens: Tokens, slots: np.ndarray | None = None) -> None:
-        """Makes these the tokens that attend, each with its slot [n] of the cache; None: the only slot of layers that
-        are used once. Tokens of one row and slot that lie side by side attend in one piece, of at most PIECE."""
-        slots = np.zeros_like(tokens.rows) if slots is None else slots
-        self.facing, self.angles = tokens, self.model.angles[tokens.where[1]]
-        self.slots = torch.as_tensor(slots, device=self.device)
-        apart = (tokens.rows[1:] != tokens.rows[:-1]) | (slots[1:] != slots[:-1])
-        cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(slots)]
-        self.pieces = [
-            (int(slots[at]), at, min(at + PIECE, stop))
-            for start, stop in itertools.pairwise(cuts)
-            for at in range(start, stop, PIECE)
-        ]
+    def _face(self, tokens: Tokens, slots: np.ndarray | int = 0) -> None:
+        """Makes these the tokens that attend, each with its slot [n] of the cache; layers that are used once have only
+        the first."""
+        self.facing = np.array(tokens.at, np.int64, order="C")
+        self.facing[2] = slots
+        self.plain: Any = None
 
+    @door.served_by(door.attention_over_cache)
     def _attend(self, layer: int, attn: Attention, x: Tensor, values: Tensor | None) -> Tensor:
         """Attention of x [1, n, d], each token over its row's keys and values of its slot, its own included."""
-        q, k, v = attn.project(x, self.fused[layer], self.angles, values)
-        cache, tokens = self.cache[layer], self.facing
-        cache[self.slots, *tokens.where] = torch.stack((k[0], v[0]), 1)
+        cache, self.plain = self.cache[layer], self.plain or plainly(self.facing, self.model.angles)
+        (rows, positions, slots), angles, pieces = self.plain
+        q, k, v = attn.project(x, self.fused[layer], angles, values)
+        cache[slots, rows, positions] = torch.stack((k[0], v[0]), 1)
         q, parts = q.transpose(1, 2), []  # [1, H, n, D]
-        for slot, start, stop in self.pieces:
-            positions = tokens.positions[start:stop]
-            end = int(positions[-1]) + 1
-            first = 0 if attn.window is None else max(0, int(positions[0]) - attn.window + 1)
-            keys, vals = cache[slot, tokens.rows[start], first:end].permute(1, 2, 0, 3).unsqueeze(1)
+        for start, stop in pieces:
+            (row, begin, slot), end = self.facing[:, start].tolist(), int(self.facing[1, stop - 1]) + 1
+            first = 0 if attn.window is None else max(0, begin - attn.window + 1)
+            keys, vals = cache[slot, row, first:end].permute(1, 2, 0, 3).unsqueeze(1)
             mask = None
             if stop - start > 1:
-                at = torch.as_tensor(positions, device=self.device)
-                mask = sees(at, torch.arange(first, end, device=self.device), attn.window)
+                mask = sees(positions[start:stop], torch.arange(first, end, device=self.device), attn.window)
             parts.append(sdpa(q[:, :, start:stop], keys, vals, mask))
         out = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
         return linear(out.transpose(1, 2).flatten(2), attn.out.weight)
+
+
+def plainly(at: np.ndarray, angles: Tensor) -> tuple[Tensor, Tensor, list[tuple[int, int]]]:
+    """What tokens at rows, positions and slots [3, n] need to attend where ``door`` does not serve: these as a tensor,
+    their angles, and where pieces begin and end. Tokens of one row and slot that lie side by side attend in one piece,
+    of at most PIECE."""
+    where, apart = torch.as_tensor(at, device=angles.device), (at[::2, 1:] != at[::2, :-1]).any(0)
+    cuts = itertools.pairwise([0, *(np.flatnonzero(apart) + 1).tolist(), at.shape[1]])
+    pieces = [(i, min(i + PIECE, stop)) for start, stop in cuts for i in range(start, stop, PIECE)]
+    return where, angles[where[1]], pieces
 
 
 def room(

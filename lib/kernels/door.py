@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lib.kernels import functions
 
 FEW = 64  # rows below which a call costs more than it gains
-FEW_OF_A_BRANCH = 4  # the same of a whole branch: some tokens of a decoder gain, one does not
+MANY_OF_A_DECODER = 256  # tokens above which each one's attention by itself costs more than it gains
 
 Plain = TypeVar("Plain", bound=Callable[..., Any])
 
@@ -106,9 +106,10 @@ def attention_branch(
     block: Any, x: Tensor, angles: Tensor, dtype: torch.dtype, values: Tensor | None, attend: object
 ) -> Any:
     at, norm = block.attn, block.attn_norm
+    if attend is not None or at.gate is not None or block.peri or not _is_known(at):
+        return NotImplemented
     weights = (norm.weight, at.q.weight, at.k.weight, at.v.weight, at.out.weight)
-    usual = attend is None and at.gate is None and _is_known(at) and not block.peri
-    if not (usual and _is_one_operation(x, dtype, weights, norm, at)):
+    if not _is_one_operation(x, dtype, weights, norm, at):
         return NotImplemented
     given = (*weights, angles[: x.shape[1]], norm.eps, block.a, (at.heads, *_how(at)))
     return block.attn_post(functions.AttentionBranch.apply(x, *given))  # type: ignore[no-untyped-call]
@@ -121,6 +122,18 @@ def mlp_branch(block: Any, x: Tensor, dtype: torch.dtype) -> Any:
         return NotImplemented
     a = block.a * (0.5 if mlp.kind == "half-relu2" else 1)
     return block.mlp_post(functions.MLPBranch.apply(x, *weights, norm.eps, a))  # type: ignore[no-untyped-call]
+
+
+def attention_over_cache(decoder: Any, layer: int, module: Any, x: Tensor, values: Tensor | None) -> Any:
+    cache, weights = decoder.cache[layer], (decoder.fused[layer], module.out.weight)
+    usual = x.dtype == torch.float32 and x.shape[1] <= MANY_OF_A_DECODER and cache.shape[-1] % functions.MULTIPLE == 0
+    if not (usual and serve(x, cache, *weights, values, few=1)):
+        return NotImplemented
+    if layer not in decoder.served:
+        gate = None if module.gate is None else module.gate.weight
+        given = (*weights, module.qk_bias, gate, decoder.model.angles, cache)
+        decoder.served[layer] = functions.AttentionOverCache(given, _how(module))
+    return decoder.served[layer](x, values, decoder.facing)
 
 
 def losses_and_gradient(logits: Tensor, targets: Tensor, c: float, n: int | None) -> Any:
@@ -144,7 +157,7 @@ def _is_one_operation(x: Tensor, dtype: torch.dtype, weights: Sequence[Tensor | 
         part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
         for part in parts
     )
-    return x.dtype == dtype == torch.float32 and not heard and serve(x, *weights, few=FEW_OF_A_BRANCH)
+    return x.dtype == dtype == torch.float32 and not heard and serve(x, *weights, few=1)
 
 
 # ---- of an optimiser -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -55,7 +55,9 @@ ARGUMENTS_FP32 = {
     "attention_branch_backward": (*(_P,) * 18, _F, _P),
     "mlp_branch": (*(_P,) * 9, _N, _N, _N, _F, _F),
     "mlp_branch_backward": (*(_P,) * 14, _N, _N, _N, _F),
+    "attention_over_cache": (*(_P,) * 4, _N, *(_P,) * 6, _N, _N, _P),
 }
+MULTIPLE = 16  # of which a head's channels are one, in ``AttentionOverCache``
 
 
 @functools.cache
@@ -309,6 +311,31 @@ class AttentionBranch(Function):
         gradients = _gradients(*kept[:6])
         call(grad.dtype, "attention_branch_backward", grad.contiguous(), *kept, *gradients, ctx.a, _at(ctx.shape))
         return *gradients, None, None, None, None
+
+
+class AttentionOverCache:
+    """Attention of a decoder's tokens between its projections, in fp32 and without gradients. What stays the same is
+    ``given``: W [(H + 2 KV) D, d] of q, k and v, that of the output, the bias of q and k and the gate, if there are
+    some, the angles of all positions, and one layer's cache [slots, B, P, 2, KV, D]."""
+
+    def __init__(self, given: Sequence[Tensor | None], how: tuple[str, float | None, int | None]):
+        W, out, bias, gate, angles, cache = cast(Any, given)
+        (_, B, P, _, KV, D), (d, inner) = cache.shape, out.shape
+        kept = _panels(W), _panels(out), *_contiguous(bias, gate, angles.float()), cache
+        self.given = *kept, d, KV, _at(_shape(B, P, inner // D, D, *how))
+
+    def __call__(self, x: Tensor, values: Tensor | None, at: Any) -> Tensor:
+        """Of x [1, n, d], tokens at rows, positions and slots of the cache, int64 [3, n], with value embeddings
+        [1, n, d] if there are some."""
+        x, values = _contiguous(x, values)
+        y = torch.empty_like(x)
+        call(torch.float32, "attention_over_cache", x, values, at.ctypes.data, y, x.shape[1], *self.given)
+        return y
+
+
+def _panels(W: Tensor) -> Tensor:
+    """W [m, d] as panels of 32 rows, turned, the last one filled up with zeros."""
+    return torch.nn.functional.pad(W, (0, 0, 0, -len(W) % 32)).view(-1, 32, W.shape[1]).mT.contiguous()
 
 
 class MLPBranch(Function):

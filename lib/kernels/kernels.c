@@ -263,6 +263,10 @@ typedef int32_t places __attribute__((vector_size(4 * WIDE)));
     y[i] = SHUFFLE(x[i], x[i + s], lo);                                      \
     y[i + s] = SHUFFLE(x[i], x[i + s], hi);                                  \
   }
+// The same with sums in place of the pairs: what is left in x[0] is the sum of each row, all added up in the same order
+#define FOLD(x, s, lo, hi)                                           \
+  _Pragma("GCC unroll 8") for (int i = 0; i < s; i++) x[i] =         \
+      SHUFFLE(x[i], x[i + s], lo) + SHUFFLE(x[i], x[i + s], hi);
 #if WIDE == 16
 #define LO8 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
 #define HI8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
@@ -273,6 +277,7 @@ typedef int32_t places __attribute__((vector_size(4 * WIDE)));
 #define LO1 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30
 #define HI1 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31
 #define ROUNDS(x, y) ROUND(x, y, 8, LO8, HI8) ROUND(y, x, 4, LO4, HI4) ROUND(x, y, 2, LO2, HI2) ROUND(y, x, 1, LO1, HI1)
+#define FOLDS(x) FOLD(x, 8, LO8, HI8) FOLD(x, 4, LO4, HI4) FOLD(x, 2, LO2, HI2) FOLD(x, 1, LO1, HI1)
 #elif WIDE == 8
 #define LO4 0, 1, 2, 3, 8, 9, 10, 11
 #define HI4 4, 5, 6, 7, 12, 13, 14, 15
@@ -281,13 +286,36 @@ typedef int32_t places __attribute__((vector_size(4 * WIDE)));
 #define LO1 0, 8, 2, 10, 4, 12, 6, 14
 #define HI1 1, 9, 3, 11, 5, 13, 7, 15
 #define ROUNDS(x, y) ROUND(x, y, 4, LO4, HI4) ROUND(y, x, 2, LO2, HI2) ROUND(x, y, 1, LO1, HI1) memcpy(x, y, sizeof x);
+#define FOLDS(x) FOLD(x, 4, LO4, HI4) FOLD(x, 2, LO2, HI2) FOLD(x, 1, LO1, HI1)
 #else
 #define LO2 0, 1, 4, 5
 #define HI2 2, 3, 6, 7
 #define LO1 0, 4, 2, 6
 #define HI1 1, 5, 3, 7
 #define ROUNDS(x, y) ROUND(x, y, 2, LO2, HI2) ROUND(y, x, 1, LO1, HI1)
+#define FOLDS(x) FOLD(x, 2, LO2, HI2) FOLD(x, 1, LO1, HI1)
 #endif
+
+// y [m] = the products of x [K] with vectors of W that are `stride` apart; K is a multiple of L, and y has room for whole
+// vectors of products
+static void dots(const float *x, const float *W, long stride, float *y, long K, long m) {
+  for (long j = 0; j < m; j += WIDE) {
+    vec each[WIDE];
+#pragma GCC unroll 16
+    for (int i = 0; i < WIDE; i++) {
+      const float *w = W + (j + i < m ? j + i : m - 1) * stride;
+      vec part[L / WIDE] = {0};
+      for (long k = 0; k < K; k += L)
+#pragma GCC unroll 4
+        for (int n = 0; n < L / WIDE; n++) part[n] += load(x + k + n * WIDE) * load(w + k + n * WIDE);
+      for (int n = L / WIDE; n /= 2;)
+        for (int l = 0; l < n; l++) part[l] += part[l + n];
+      each[i] = part[0];
+    }
+    FOLDS(each)
+    store(y + j, each[0]);
+  }
+}
 
 // to [columns][rows] = from [rows][columns]
 static void turn(const float *restrict from, long ldf, float *restrict to, long ldt, long rows, long columns) {
@@ -754,8 +782,12 @@ void total_norm(const float *const *x, const long *sizes, long n, double *norm) 
 
 // ---- residual branches, y = x + a f(n(x)), in fp32 as a whole --------------------------------------------------------
 
-static void linear(const float *x, const float *W, float *y, long ldy, long rows, long d, long m, int add) {  // (+)= x W^T
-  matmul(x, d, 1, W, 1, d, y, ldy, rows, m, d, add);
+enum { FEW = 3 };  // rows that do not pay for laying W out anew
+static void linear(const float *x, const float *W, float *y, long ldy, long rows, long d, long m) {  // x W^T
+  if (rows <= FEW && d % L == 0 && m % L == 0)
+    for (; rows--; x += d, y += ldy) dots(x, W, d, y, d, m);
+  else
+    matmul(x, d, 1, W, 1, d, y, ldy, rows, m, d, 0);
 }
 
 static void linear_backward(const float *g, long ldg, const float *x, const float *W, float *dx, float *dW, long rows, long d,
@@ -804,11 +836,11 @@ void attention_branch(const float *x, const float *gain, const float *q, const f
   long rows = s->B * s->S, d = s->H * s->D;
   if (r) norm(x, gain, y, r, rows, d, eps);
   const float *n = r ? y : x;  // where y will be, which is not needed yet
-  linear(n, q, qkv, 3 * d, rows, d, d, 0);
-  linear(n, k, qkv + d, 3 * d, rows, d, d, 0);
-  linear(n, v, qkv + 2 * d, 3 * d, rows, d, d, 0);
+  linear(n, q, qkv, 3 * d, rows, d, d);
+  linear(n, k, qkv + d, 3 * d, rows, d, d);
+  linear(n, v, qkv + 2 * d, 3 * d, rows, d, d);
   attention(qkv, 0, angles, o, lse, s);
-  linear(o, out, y, d, rows, d, d, 0);
+  linear(o, out, y, d, rows, d, d);
   residual(x, y, rows * d, a);
 }
 
@@ -842,10 +874,10 @@ void mlp_branch(const float *x, const float *gain, const float *up, const float 
   float *h = malloc(rows * F * sizeof(float));
   if (r) norm(x, gain, y, r, rows, d, eps);
   const float *n = r ? y : x;
-  linear(n, up, u, F, rows, d, F, 0);
-  if (gate) linear(n, gate, z, F, rows, d, F, 0);
+  linear(n, up, u, F, rows, d, F);
+  if (gate) linear(n, gate, z, F, rows, d, F);
   activate(u, z, h, rows * F);
-  linear(h, down, y, d, rows, F, d, 0);
+  linear(h, down, y, d, rows, F, d);
   residual(x, y, rows * d, a);
   free(h);
 }
@@ -866,5 +898,78 @@ void mlp_branch_backward(const float *dy, const float *x, const float *gain, con
   if (gate) linear_backward(dz, F, n, gate, dn, dgate, rows, d, F, 1);
   into_stream(dn, dy, x, gain, r, dx, dgain, rows, d);
   free(room);
+}
+
+// ---- a decoder's attention over its cache, in fp32 -------------------------------------------------------------------
+
+// y [rows][m] = x [rows][K] W^T, of W laid out in panels of I outputs, [m / I][K][I], the last one filled up with zeros
+static void linear_of_panels(const float *x, const float *W, float *y, long rows, long K, long m, float *spare) {
+  for (long n = 0; n < m; n += I, W += K * I) {
+    int whole = m - n >= I;
+    product(rows, I, K, x, K, 1, W, I, whole ? y + n : spare, whole ? m : I, 0);
+    for (long r = 0; !whole && r < rows; r++) memcpy(y + r * m + n, spare + r * I, (m - n) * sizeof(float));
+  }
+}
+
+// q or k [D] of one head: rotated, and normed
+static void prepare_one(float *restrict z, const float *restrict angles, const Shape *s) {
+  long half = s->D / 2, apart = s->half_split ? half : 1, step = s->half_split ? 1 : 2;
+  for (long j = 0; j < half; j++) {
+    float *a = z + j * step, *b = a + apart, old = *a, cos = angles[2 * j], sin = angles[2 * j + 1];
+    *a = old * cos - *b * sin;
+    *b = *b * cos + old * sin;
+  }
+  if (!s->qk_norm) return;
+  float sum = 0;
+  for (long i = 0; i < s->D; i++) sum += z[i] * z[i];
+  float r = 1.0f / sqrtf(sum / s->D + s->eps);
+  SIMD for (long i = 0; i < s->D; i++) z[i] *= r;
+}
+
+// x [n, d] of tokens whose row, position and slot are at [3, n]: each one's k and v are written to its slot of the cache
+// [slots, B, S, 2, KV, D], and it attends to what its row has there up to itself. W [(H + 2 KV) D, d] and out [d, H D] are
+// laid out in panels; bias [H + KV, D], gate [H, 32] and values [n, H D] or 0; angles [S or more, D/2, 2]
+enum { GATE_CHANNELS = 32 };  // as in lib/model/layers.py
+void attention_over_cache(const float *x, const float *values, const int64_t *at, float *y, long n, const float *W,
+                          const float *out, const float *bias, const float *gate, const float *angles, float *cache, long d,
+                          long KV, const Shape *s) {
+  long H = s->H, D = s->D, S = s->S, m = (H + 2 * KV) * D, stride = 2 * KV * D, group = H / KV, room = (S + L - 1) / L * L;
+  const int64_t *row = at, *position = at + n, *slot = at + 2 * n;
+  float *qkv = malloc((n * (m + H * D + I) + room) * sizeof(float)), *o = qkv + n * m, *spare = o + n * H * D, *p = spare + n * I;
+  linear_of_panels(x, W, qkv, n, d, m, spare);
+  for (long t = 0; t < n; t++) {
+    float *z = qkv + t * m, *k = z + H * D, *v = k + KV * D;
+    if (bias)
+      SIMD for (long i = 0; i < (H + KV) * D; i++) z[i] += bias[i];
+    for (long h = 0; h < H + KV; h++) prepare_one(z + h * D, angles + position[t] * D, s);
+    for (long h = 0; gate && h < H; h++) {
+      float sum = 0;
+      for (long i = 0; i < GATE_CHANNELS; i++) sum += gate[h * GATE_CHANNELS + i] * x[t * d + i];
+      float by = 2.0f / (1.0f + exp_(-sum));
+      SIMD for (long i = 0; i < D; i++) v[h * D + i] += by * values[(t * H + h) * D + i];
+    }
+    memcpy(cache + ((slot[t] * s->B + row[t]) * S + position[t]) * stride, k, stride * sizeof(float));
+  }
+  float scale = 1 / sqrtf(D);
+  for (long t = 0; t < n; t++) {
+    long from = position[t] < s->window ? 0 : position[t] - s->window + 1, keys = position[t] + 1 - from;
+    const float *seen = cache + ((slot[t] * s->B + row[t]) * S + from) * stride;
+    for (long h = 0; h < H; h++) {
+      const float *k = seen + h / group * D, *v = k + KV * D;
+      float top = -INFINITY, part[L] = {0}, sum = 0, *to = o + (t * H + h) * D;
+      dots(qkv + t * m + h * D, k, stride, p, D, keys);
+#pragma omp simd reduction(max : top)
+      for (long j = 0; j < keys; j++) top = p[j] > top ? p[j] : top;
+      for (long j = keys; j % L; j++) p[j] = -INFINITY;
+      for (long j = 0; j < keys; j += L)
+        SIMD for (int l = 0; l < L; l++) part[l] += p[j + l] = exp_((p[j + l] - top) * scale);
+      for (int l = 0; l < L; l++) sum += part[l];
+      product(1, D, keys, p, keys, 1, v, stride, to, D, 0);
+      float by = 1 / sum;
+      SIMD for (long i = 0; i < D; i++) to[i] *= by;
+    }
+  }
+  linear_of_panels(o, out, y, n, H * D, d, spare);
+  free(qkv);
 }
 #endif

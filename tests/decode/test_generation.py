@@ -8,13 +8,27 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from lib.base.processes import one_thread_on_cpu
 from lib.decode import decoder, generation
 from lib.decode.exits import CRITERIA, GATE, leave, measure_exits
 from lib.decode.generation import Exit, Sampling, generate, score
+from lib.kernels import door
 from lib.model.layers import linear
 from lib.model.looped import token_losses
 from tests.lines import one_line
 from tests.models import FAMILIES, LOOPED, built, middling, prompts_of, tokens
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Where kernels serve; ``plain`` keeps them off."""
+    with one_thread_on_cpu():
+        yield
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    monkeypatch.setattr(door, "serve", lambda *x, **few: False)
 
 
 @torch.no_grad()
@@ -26,8 +40,11 @@ def recomputed(model, prompt, new_tokens, loops=None):
     return sequence[len(prompt) :]
 
 
+@pytest.mark.parametrize("way", ["served", "plain"])
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_decoding_is_full_recomputation_token_for_token_in_any_batch(kind):
+def test_decoding_is_full_recomputation_token_for_token_in_any_batch(kind, way, request):
+    if way == "plain":
+        request.getfixturevalue("plain")
     model, prompts = built(kind), prompts_of(3, 9, 1, 5)
     expected = [recomputed(model, prompt, 4) for prompt in prompts]
     assert [answer.tokens for answer in generate(model, prompts, 4)] == expected
@@ -168,6 +185,7 @@ def test_loops_that_are_saved_are_not_computed():
     assert inside < sum(len(prompt) + 8 for prompt in prompts) * model.cfg.mean_loops
 
 
+@pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize("kind", LOOPED)
 def test_attention_in_pieces_is_attention(kind, monkeypatch):
     model, prompts = built(kind), prompts_of(3, 9, 5)

@@ -1,11 +1,13 @@
 """What is computed in C is what the plain PyTorch that it serves computes, with its gradients, or is left to that."""
 
-import random
+from random import Random
 
+import numpy as np
 import pytest
 import torch
 
 from lib.config import ModelConfig, OptimConfig
+from lib.decode import decoder
 from lib.kernels import door
 from lib.model import head, layers
 from lib.model.layers import Attention, Block, RMSNorm, rope_angles
@@ -78,7 +80,7 @@ def test_cross_entropies_and_their_gradient(monkeypatch, V, c, dtype):
 @pytest.mark.parametrize("seed", range(24))
 def test_attention(monkeypatch, seed, dtype):
     torch.manual_seed(seed)
-    draw = random.Random(seed)
+    draw = Random(seed)
     H, D, S = draw.choice([1, 3]), draw.choice([2, 8, 12, 16, 40, 64]), draw.choice([2, 16, 31, 32, 33, 70])
     kind = dict(rope=draw.choice(["interleaved", "half-split"]), qk_norm=draw.choice([True, False]))
     cfg = ModelConfig(width=H * D, heads=H, context=S, **kind)
@@ -105,7 +107,7 @@ def test_attention(monkeypatch, seed, dtype):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_whole_models(monkeypatch, seed):
-    draw = random.Random(seed)
+    draw = Random(seed)
     H, D, S = draw.choice([1, 2, 3]), draw.choice([4, 8, 12, 16, 32]), draw.choice([5, 16, 33, 64])
     # a short window is half the context, of which the rows may be a part
     windows, context = ("SL", draw.randint(S, 2 * S - 2)) if draw.random() < 0.4 else ("L", S)
@@ -128,6 +130,41 @@ def test_whole_models(monkeypatch, seed):
     found, expected = both(monkeypatch, compute)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5 + 1e-4 * b.abs().max().item())
+
+
+@pytest.mark.parametrize("n", [1, 3, 70])
+@pytest.mark.parametrize("seed", range(12))
+def test_tokens_of_a_decoder(monkeypatch, seed, n):
+    """Several rows and slots at once: what the layers give, and what then is in the cache."""
+    torch.manual_seed(seed)
+    monkeypatch.setattr(decoder, "PIECE", 16)
+    draw, random = Random(seed), np.random.default_rng(seed)
+    H, KV = draw.choice([(2, 2), (3, 3), (4, 2), (3, 1)])
+    options = dict(qk_norm=[True, False], qk_bias=[True, False], rope=["interleaved", "half-split"], windows=["L", "S"])
+    options |= dict(value_embeddings=[H == KV], mlp=["relu2", "half-relu2", "swiglu"], norm_gain=[True, False])
+    drawn = {name: draw.choice(values) for name, values in options.items()}
+    sizes = dict(width=H * draw.choice([16, 48]), heads=H, kv_heads=KV, mlp_width=80, context=70, vocab_size=40)
+    model = LoopedLM(ModelConfig(**sizes, **drawn, prelude=1, recur=2, coda=1, mean_loops=3)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    places = np.sort(random.choice(2 * 70, n, replace=False))
+    at = np.stack((places // 70, places % 70, random.integers(0, 2, n)))
+    x, values = torch.randn(2, 1, n, model.cfg.width)
+    given = [torch.randn(3, 2, 70, 2, KV, model.cfg.head_dim) for _ in model.blocks]
+
+    @torch.no_grad()
+    def compute():
+        tokens = decoder.Decoder(model, 2, 70, decoder.Exit())
+        tokens.cache = [cache.clone() for cache in given]
+        tokens._face(decoder.Tokens(at, x, (), {}, None), at[2])
+        found = []
+        for layer, block in enumerate(model.blocks):
+            found.append(tokens._attend(layer, block.attn, x, None if block.attn.gate is None else values))
+            found.append(block._feed_forward(x, torch.float32))
+        return [*found, *tokens.cache]
+
+    close(*both(monkeypatch, compute))
 
 
 @pytest.mark.parametrize("shape", [(3, 7, 7), (5, 12), (2, 13, 5), (40, 16, 16), (2, 16, 64), (2, 96, 24), (24, 36)])

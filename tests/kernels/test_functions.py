@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -34,12 +35,17 @@ def test_products_of_any_size_and_layout(M, N, K):
 @BOTH
 @pytest.mark.parametrize(("wide", "rows"), [(4, 8), (8, 6), (16, 4)])
 def test_neither_the_machines_vectors_nor_a_tiles_rows_decide_a_number(monkeypatch, wide, rows, dtype):
-    """Products of any number of rows, attention and a model of odd sizes, to the last bit, also with vectors that the
-    machine has not."""
+    """Products of any number of rows, attention, a model of odd sizes and a few tokens, to the last bit, also with
+    vectors that the machine has not."""
     cfg = ModelConfig(width=60, heads=3, mlp_width=72, context=45, vocab_size=70, mean_loops=2, depth="fixed")
     attention, model = Attention(cfg, False, None), LoopedLM(cfg).train()
     x = torch.randn(2, 45, 60).to(dtype).requires_grad_()
     tokens, A, B = torch.randint(70, (2, 46)), torch.randn(45, 37), torch.randn(37, 80)
+    block, some, at = Block(ModelConfig(width=64, heads=2)), torch.randn(1, 2, 64), np.array([[0, 1], [6, 39], [0, 0]])
+    block.mlp.down.reset_parameters()
+    weights, cache = (torch.randn(192, 64), torch.randn(64, 64), None, None), torch.randn(1, 2, 40, 2, 2, 32)
+    given = (*weights, rope_angles(40, 32, 1e4), cache)
+    over_cache = functions.AttentionOverCache(given, ("interleaved", 1e-5, None))
 
     def times(A, B):
         C = torch.zeros(len(A), B.shape[1])
@@ -53,6 +59,8 @@ def test_neither_the_machines_vectors_nor_a_tiles_rows_decide_a_number(monkeypat
             *(times(A[:m], B) for m in range(1, 18)),
             times(A, B[:, :70]),
             attended,
+            over_cache(some, None, at),
+            block._feed_forward(some, torch.float32),
             *torch.autograd.grad(attended.float().square().sum(), [x, *attention.parameters()]),
             *torch.autograd.grad(loss, list(model.parameters())),
         ]
