@@ -165,8 +165,10 @@ class Wave(Decoder):
         self.reached[row] = min(self.reached[row], position)
         self.entering = [one for one in self.entering if one[0] != row]
         if self.flight is not None:
-            behind = (self.flight.rows == row) & (self.flight.positions >= position)
-            self._take_out(np.union1d(self.gone, np.flatnonzero(behind)))
+            behind = np.flatnonzero((self.flight.rows == row) & (self.flight.positions >= position))
+            withdrawn = np.setdiff1d(behind, self.gone)
+            self.count[row] -= len(withdrawn)
+            self._take_out(np.union1d(self.gone, withdrawn))
 
 
 def first_without(holds: np.ndarray) -> int:
