@@ -1,7 +1,7 @@
 """Cached decoding in which a token that has left early is not computed any further.
 
 With a threshold of zero every token is what full recomputation gives; in bf16 up to its rounding. Fastest in fp32 on
-one thread: products of so few rows gain nothing from more.
+one thread: products of so few rows gain nothing from more, and what a token takes there is computed in C.
 
 All tokens that are inside are one flat batch [1, n], whatever their row, position and loop: the looped layers are the
 same in every loop, so that a row whose token has left begins its next one while others are still inside, and the batch

@@ -130,9 +130,8 @@ def attention_over_cache(decoder: Any, layer: int, module: Any, x: Tensor, value
     if not (usual and serve(x, cache, *weights, values, few=1)):
         return NotImplemented
     if layer not in decoder.served:
-        gate = None if module.gate is None else module.gate.weight
-        given = (*weights, module.qk_bias, gate, decoder.model.angles, cache)
-        decoder.served[layer] = functions.AttentionOverCache(given, _how(module))
+        more = module.qk_bias, getattr(module.gate, "weight", None), decoder.model.angles
+        decoder.served[layer] = functions.AttentionOverCache((*weights, *more, cache), _how(module))
     return decoder.served[layer](x, values, decoder.facing)
 
 

@@ -121,23 +121,21 @@ def test_a_first_token_leaves_where_the_measured_scores_say(kind, criterion):
 
 
 @torch.no_grad()
-def one_by_one(model, sequence, threshold, kept=None):
+def one_by_one(model, sequence, threshold):
     """The rule for what is owed, written out token by token for a model of looped layers alone: a token in loop t reads
-    of an earlier one its loop t, and where that one left before, its last. Where fewer loops are kept, loop t is the
-    last one of those that share its place."""
+    of an earlier one its loop t, and where that one left before, its last."""
     T = model.cfg.mean_loops
-    kept = kept or T
-    entries = []  # of each token: place of a loop -> layer -> (k, v)
+    entries = []  # of each token: loop -> layer -> (k, v)
     logits, taken = [], []
     for position, token in enumerate(sequence):
-        h, own = model.embed.weight[token][None, None], {}
+        h, own = model.embed.weight[token][None, None], []
         for t in range(T):
-            own[t % kept] = []
+            own.append([])
             for layer, block in enumerate(model.recur):
                 angles = model.angles[position : position + 1]
                 q, k, v = block.attn.project(block.attn_norm(h), block.attn.fused(), angles)
-                own[t % kept].append((k, v))
-                seen = [past[t % kept][layer] for past in entries] + [(k, v)]
+                own[t].append((k, v))
+                seen = [past[min(t, len(past) - 1)][layer] for past in entries] + [(k, v)]
                 keys, values = (torch.cat(parts, 1).transpose(1, 2) for parts in zip(*seen, strict=True))
                 out = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values).transpose(1, 2)
                 h = h + block.a * linear(out.flatten(-2), block.attn.out.weight)
@@ -145,20 +143,19 @@ def one_by_one(model, sequence, threshold, kept=None):
             z = model.logits(model.final_norm(h))[0, 0]
             if torch.distributions.Categorical(logits=z).entropy() < threshold:
                 break
-        entries.append(own | {later % kept: own[t % kept] for later in range(t + 1, T)})
+        entries.append(own)
         logits.append(z)
         taken.append(t + 1)
     return torch.stack(logits), taken
 
 
-@pytest.mark.parametrize("kept", [None, 1, 2, 4])
 @pytest.mark.parametrize("leaves", [False, True])
-def test_what_a_token_owes_is_its_last_entry(leaves, kept):
+def test_what_a_token_owes_is_its_last_entry(leaves):
     model = built("passthrough")
     threshold = middling(model) if leaves else 0.0
     prompt = prompts_of(1)[0]
-    answer = generate(model, [prompt], 14, Exit(threshold, kept_loops=kept))[0]
-    logits, taken = one_by_one(model, [*prompt, *answer.tokens[:-1]], threshold, kept)
+    answer = generate(model, [prompt], 14, Exit(threshold))[0]
+    logits, taken = one_by_one(model, [*prompt, *answer.tokens[:-1]], threshold)
     assert answer.tokens == logits.argmax(-1).tolist()
     assert answer.loops == taken and (len({*taken}) > 1) == leaves
 
@@ -255,7 +252,6 @@ def test_a_stop_token_ends_its_row_alone():
         (lambda m: generate(m, [[1]], 3, Exit(0.5, GATE)), "criterion: this model has no exit gate, use one of"),
         (lambda m: Sampling(top_p=0), "top_p: input should be greater than 0"),
         (lambda m: Exit(threshold=math.nan), "threshold: nan is no score"),
-        (lambda m: Exit(kept_loops=0), "kept_loops: 0 is too few"),
         (lambda m: Exit(threshold=0.1, criterion="margin"), "criterion: 'margin' is not known, use one of entropy"),
     ],
 )

@@ -1,6 +1,6 @@
 """The parameters of 004's notebooks."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -94,7 +94,7 @@ class Generate(Studied):
 
     threshold: float
     test_loops: int
-    sampler: Literal["plain", "exact", "parallel"]
+    sampler: Annotated[str, Field(pattern="^(plain|exact|parallel)$")]
     temperature: float
     top_k: int
     top_p: float

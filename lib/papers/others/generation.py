@@ -7,34 +7,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from lib.config import Config
+from lib.base.processes import one_thread_on_cpu
 from lib.decode import pace
 from lib.decode.generation import Ahead, Exit, score
 from lib.model.looped import LoopedLM
 from lib.sweep.finished import OfRun, trained_model
 from lib.sweep.measurements import named
 
-
-class Way(Config):
-    """``Ahead``'s fields, and an ``Exit`` by the change of the state; token by token where there is no wave."""
-
-    wave: int = 0
-    loops: int = 1
-    exact: bool = False
-    mixed: float = 0.1
-    noise: float = 0.5
-    change: float = 0.0
-    most_loops: int | None = None
-    kept_loops: int | None = None
-
-    @property
-    def rules(self) -> pace.Way:
-        ahead = Ahead(self.wave, self.loops, self.exact, self.mixed, self.noise) if self.wave else None
-        return Exit(self.change, "change", self.most_loops, self.kept_loops), ahead
+Way = dict[str, dict[str, Any]]
 
 
 class OfAnswers(OfRun):
-    """What follows the first ``prompt`` tokens of the first ``rows`` validation rows, written in several ways."""
+    """What follows the first ``prompt`` tokens of the first ``rows`` validation rows, written in several ``ways``: of
+    each the fields of ``Exit`` as "leave", and those of ``Ahead`` as "ahead", or none."""
 
     rows: int
     prompt: int
@@ -54,7 +39,11 @@ def of_rows(
     model: LoopedLM, x: np.ndarray, prompt: int, new_tokens: int, rounds: int, ways: Sequence[Way]
 ) -> dict[str, Any]:
     """Columns of ``pace.compared`` for the beginnings of rows x [rows, S + 1], a number a way and row."""
-    found = pace.compared(model, x[:, :prompt].tolist(), new_tokens, [way.rules for way in ways], rounds)
+    rules: list[pace.Way] = [
+        (Exit(**way.get("leave", {})), Ahead(**way["ahead"]) if "ahead" in way else None) for way in ways
+    ]
+    with one_thread_on_cpu():
+        found = pace.compared(model, x[:, :prompt].tolist(), new_tokens, rules, rounds)
     return {str(name): [of[name].tolist() for of in found] for name in found[0]}
 
 
