@@ -8,15 +8,15 @@ and begins one more. In a machine where a pass over several tokens takes about a
 token then costs rounds, not loops.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from lib.base.errors import InputError
+from lib.base.errors import Checked, InputError
 from lib.decode.decoder import Decoder, Exit, Tokens
 from lib.model.looped import LoopedLM
 
@@ -24,8 +24,7 @@ from lib.model.looped import LoopedLM
 Draw = Callable[[Sequence[int], Sequence[int], Tensor], list[int]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Ahead:
+class Ahead(Checked):
     """How far generation runs ahead. ``wave``: so many positions of a row are on their way at most. ``loops``: that a
     round makes with them; they divide the model's.
 
@@ -40,21 +39,12 @@ class Ahead:
     None not before its exit or its last loop. Exit(.03, "change") leaves as Geiping et al. do.
     """
 
-    wave: int = 8
-    loops: int = 1
+    wave: int = Field(8, ge=1)
+    loops: int = Field(1, ge=1)
     exact: bool = True
-    mixed: float = 0.1
-    noise: float = 0.5
-    settled: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (("wave", 1), ("loops", 1), ("settled", 1)):
-            given = getattr(self, name)
-            if given is not None and given < least:
-                raise InputError(f"{name}: {given} is too few, use at least {least}")
-        for name in ("mixed", "noise"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name}: {getattr(self, name)} is no share below 1, use 0 to leave it out")
+    mixed: float = Field(0.1, ge=0, lt=1)
+    noise: float = Field(0.5, ge=0, lt=1)
+    settled: int | None = Field(None, ge=1)
 
 
 class Wave(Decoder):
@@ -66,8 +56,7 @@ class Wave(Decoder):
             raise InputError(f"loops: {ahead.loops} a round do not divide the {self.T} that are made, use a divisor")
         if ahead.exact and self.kept < self.T:
             raise InputError("kept_loops: an exact answer sees the entries of all loops, leave it out or exact=False")
-        blind = model.cfg.injection in ("none", "hyper-connections")
-        if blind and model.cfg.recur and not ahead.exact:
+        if not ahead.exact and model.cfg.recur and model.cfg.injection in ("none", "hyper-connections"):
             raise InputError(f"exact: a guess cannot change inside {model.cfg.injection}, which does not see it again")
         self.ahead, self.draw, self.embeds_again = ahead, draw, not ahead.exact
         self.reading = False  # a prompt
@@ -122,25 +111,27 @@ class Wave(Decoder):
         for row in dict.fromkeys(rows.tolist()):
             mine = np.flatnonzero(rows == row)
             # what is behind a guess that has changed was misled; what is done leaves if all before it have left
-            right = first_without(same[mine[:-1]]) + 1
-            leaving = min(first_without(done[mine]), right)
+            right = int(np.logical_and.accumulate(same[mine[:-1]]).sum()) + 1
+            leaving = int(np.logical_and.accumulate(done[mine][:right]).sum())
             fronts[row] = positions[mine[0]] + leaving
             left.append(mine[:leaving])
             if self.ahead.exact:
                 self._withdraw(row, positions[mine[0]] + right)
         if sum(map(len, left)):
-            which = np.concatenate(left)
-            self._let_out(now, which, logits)
+            self._let_out(now, np.concatenate(left), logits)
         # who has made all loops and is misled makes the last ones again
         now.at[2] = np.minimum(now.loops, self.T - self.ahead.loops)
         for mine in left:
             for i in mine:
                 if self.reached[rows[i]]:
                     yield [int(rows[i])], [int(positions[i])], logits[[i]]
-        opened = {row for row, _ in self.entering}
         for row, front in fronts.items():
             at = self.reached[row]
-            if row not in opened and 0 < at < self.taken.shape[1] and at - front < self.ahead.wave:
+            if (
+                all(row != begun for begun, _ in self.entering)
+                and 0 < at < self.taken.shape[1]
+                and at - front < self.ahead.wave
+            ):
                 super().enter(row, [self.given[row, at]])
 
     def _see_again(self, now: Tokens) -> None:
@@ -149,8 +140,8 @@ class Wave(Decoder):
         loops = torch.as_tensor(now.loops, device=self.device)[:, None]
         now.e = e.lerp(cast(Tensor, now.e), (self.ahead.mixed * (loops > 0)).to(e).expand_as(e))
         now.prepared = self.model.injection.prepare(now.e)
-        towards = torch.where(loops > 0, self.ahead.noise / (1 + loops), 1).to(e)
-        now.h = now.h.lerp(self._start(now, now.e), towards.expand_as(now.h))
+        share = torch.where(loops > 0, self.ahead.noise / (1 + loops), 1).to(now.h)
+        now.h = now.h.lerp(self._start(now, now.e), share.expand_as(now.h))
 
     def _embed(self, tokens: Tokens, given: Sequence[int]) -> Tensor:
         """Of who enters a round that embeds all again: nothing yet."""
@@ -169,11 +160,6 @@ class Wave(Decoder):
             withdrawn = np.setdiff1d(behind, self.gone)
             self.count[row] -= len(withdrawn)
             self._take_out(np.union1d(self.gone, withdrawn))
-
-
-def first_without(holds: np.ndarray) -> int:
-    """How many there are before the first that does not hold."""
-    return int(np.logical_and.accumulate(holds).sum())
 
 
 #: what a notebook's ``sampler`` may be; a parallel one leaves by Exit(.03, "change")

@@ -11,7 +11,6 @@ ones when they are asked for would cost what leaving has saved.)
 """
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
@@ -85,11 +84,6 @@ class Tokens:
     @property
     def loops(self) -> np.ndarray:
         return self.at[2]
-
-    @functools.cached_property
-    def where(self) -> tuple[Tensor, Tensor]:
-        """Rows and positions for indexing a tensor."""
-        return torch.as_tensor(self.rows, device=self.h.device), torch.as_tensor(self.positions, device=self.h.device)
 
     def __getitem__(self, which: np.ndarray) -> "Tokens":
         index = torch.as_tensor(which, device=self.h.device)
@@ -210,9 +204,10 @@ class Decoder:
     def _loop(self, now: Tokens) -> None:
         """One loop with all."""
         if self.model.cfg.recur:
-            loop = torch.as_tensor(now.loops, device=self.device)
             self._face(now, now.loops % self.kept)
-            now.h, _ = self.model.step(now.h, now.prepared, now.values, loop[None], self._attend)
+            now.h, _ = self.model.step(
+                now.h, now.prepared, now.values, torch.as_tensor(now.loops[None], device=self.device), self._attend
+            )
         now.at[2] += 1
         self.passes += 1
 
@@ -242,7 +237,7 @@ class Decoder:
 
     def _start(self, tokens: Tokens, e: Tensor) -> Tensor:
         """h_0 [1, n, d]."""
-        return e if self.noise is None else self.noise[:, tokens.where[1]]
+        return e if self.noise is None else self.noise[:, torch.as_tensor(tokens.positions)]
 
     def _below(self, now: Tokens) -> tuple[np.ndarray, Tensor | None]:
         """Which tokens [n] have a score below the threshold; what all predict [n, V], where that was asked."""

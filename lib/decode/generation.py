@@ -102,8 +102,9 @@ def generate(
             u.append(chances[i][n])
         return sampling.draw(logits, u)
 
-    kind = functools.partial(Wave, ahead=ahead, draw=draw) if ahead else Decoder
-    decoder = room(model, prompts, new_tokens, leave, batch, kind)
+    decoder = room(
+        model, prompts, new_tokens, leave, batch, functools.partial(Wave, ahead=ahead, draw=draw) if ahead else Decoder
+    )
 
     def begin(row: int) -> None:
         asked[row] = waiting.popleft()

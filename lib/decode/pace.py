@@ -102,6 +102,7 @@ def debts(model: LoopedLM, x: Tensor, exits: Exits, saved: Sequence[float]) -> p
 Way = tuple[Exit | None, Ahead | None]
 
 
+@torch.no_grad()
 def compared(
     model: LoopedLM, prompts: Sequence[Sequence[int]], new_tokens: int, ways: Sequence[Way], rounds: int
 ) -> list[pd.DataFrame]:
@@ -124,9 +125,8 @@ def compared(
             wrote = np.array(answer.tokens)
             plain = wrote if not i else plain
             same = wrote == plain
-            with torch.inference_mode():
-                read = torch.tensor([[*prompt, *answer.tokens]], device=model.embed.weight.device)
-                log_p = model(read[:, :-1])[0, len(prompt) - 1 :].log_softmax(-1).double().cpu().numpy()
+            read = torch.tensor([[*prompt, *answer.tokens]], device=model.embed.weight.device)
+            log_p = model(read[:, :-1])[0, len(prompt) - 1 :].log_softmax(-1).double().cpu().numpy()
             of_text = log_p[np.arange(new_tokens), wrote]
             rows[i].append(
                 {

@@ -26,7 +26,7 @@ def test_exact_text_is_plain_decodings_token_for_token_in_any_batch(kind, sampli
     stopped = generate(model, prompts, 8, sampling=sampling, stop=stop)
     for loops in (n for n in (1, 2, 3) if model.cfg.mean_loops % n == 0):
         for wave, batch in ((1, 1), (1, None), (3, 2), (8, None)):
-            ahead = Ahead(wave, loops)
+            ahead = Ahead(wave=wave, loops=loops)
             assert generate(model, prompts, 8, sampling=sampling, ahead=ahead, batch=batch) == plain
         assert generate(model, prompts, 8, None, sampling, stop, 2, ahead) == stopped
 
@@ -37,7 +37,7 @@ def test_a_text_that_nothing_moves_is_plain_decodings(kind):
     model, prompts = built(kind), prompts_of(3, 9, 1)
     for leave, wave, sampling in ((None, 1, DRAWN), (Exit(math.inf), 4, GREEDY)):
         plain = generate(model, prompts, 8, leave, sampling)
-        assert generate(model, prompts, 8, leave, sampling, batch=2, ahead=UNMOVED(wave)) == plain
+        assert generate(model, prompts, 8, leave, sampling, batch=2, ahead=UNMOVED(wave=wave)) == plain
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SEEING if FAMILIES[kind].recur])
@@ -45,7 +45,7 @@ def test_text_ahead_has_all_its_tokens_in_any_batch(kind):
     model, prompts = built(kind), prompts_of(3, 9, 1)
     stop = {generate(model, prompts, 1)[0].tokens[0]}
     for leave in (Exit(middling(model)), Exit(0.03, "change", loops=8, kept_loops=1), Exit(kept_loops=3)):
-        for ahead in (Ahead(6, exact=False), Ahead(3, exact=False, settled=2)):
+        for ahead in (Ahead(wave=6, exact=False), Ahead(wave=3, exact=False, settled=2)):
             alone = [generate(model, [prompt], 9, leave, stop=stop, ahead=ahead)[0] for prompt in prompts]
             assert generate(model, prompts, 9, leave, None, stop, 2, ahead) == alone
             assert all(len(a.tokens) == 9 or a.stopped for a in alone)
@@ -74,7 +74,10 @@ def test_right_guesses_cost_a_round_each_and_the_last_one_its_loops(wave, loops)
     a_token = T // loops  # rounds that it is inside
     begun = (n - 2) // wave * max(a_token, wave) + (n - 2) % wave  # rounds before the last one begins
     blind = agreeing("passthrough", prelude=1, mean_loops=T)
-    for model, ahead in ((blind, Ahead(wave, loops)), (agreeing("additive"), UNMOVED(wave, loops))):
+    for model, ahead in (
+        (blind, Ahead(wave=wave, loops=loops)),
+        (agreeing("additive"), UNMOVED(wave=wave, loops=loops)),
+    ):
         answer, plain = (generate(model, [prompt], n, ahead=way)[0] for way in (ahead, None))
         assert answer == plain and plain.passes == (n - 1) * T
         assert answer.passes == (begun + a_token) * loops
@@ -97,8 +100,8 @@ def test_who_keeps_as_many_loops_as_are_made_keeps_all_and_memory_goes_with_them
     [
         *((kind, lambda: Ahead(exact=False), None, "exact: a guess cannot change inside") for kind in BLIND[:3]),
         ("parcae", lambda: Ahead(loops=3), None, "loops: 3 a round do not divide the 4"),
-        ("parcae", lambda: Ahead(wave=0), None, "wave: 0 is too few"),
-        ("parcae", lambda: Ahead(exact=False, mixed=1), None, "mixed: 1 is no share below 1"),
+        ("parcae", lambda: Ahead(wave=0), None, "wave: input should be greater than or equal to 1"),
+        ("parcae", lambda: Ahead(exact=False, mixed=1), None, "mixed: input should be less than 1"),
         ("parcae", Ahead, Exit(kept_loops=3), "kept_loops: an exact answer sees the entries of all loops"),
     ],
 )
