@@ -36,6 +36,9 @@ MADE = ("desk", "published", "smoke")  # folders of outputs
 TRAINED = "smoke"  # what the machine's own arithmetic decides
 #: claims, tables and figures of seconds, which no two runs share
 TIMED = ("001-per-sequence-overhead", "depth_sampling_cost", "early_exit_wallclock", "published_models_speed")
+TIMED += ("fast_generation", "fast_generation_seconds", "fast_generation_trade", "007-parallel-is-faster")
+TIMED += ("007-parallel-speed-up", "007-parallel-beats-leaving-early", "007-parallel-beats-speculation")
+TIMED += ("007-speculation-is-faster", "006-exact-text-three-times-faster")
 #: of a finding; the rest of its file says who made it, and when
 JUDGED = ("verdict", "first", "second", "mean", "low", "high", "measured", "bounds", "again", "seeds", "unit")
 RELATIVE = 1e-9  # by which numbers may differ, where sums are taken in another order
