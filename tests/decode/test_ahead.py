@@ -38,6 +38,8 @@ def test_a_text_that_nothing_moves_is_plain_decodings(kind):
     for leave, wave, sampling in ((None, 1, DRAWN), (Exit(math.inf), 4, GREEDY)):
         plain = generate(model, prompts, 8, leave, sampling)
         assert generate(model, prompts, 8, leave, sampling, batch=2, ahead=UNMOVED(wave=wave)) == plain
+    alone = Ahead(wave=1, loops=model.cfg.mean_loops, exact=False)  # noise and mixing find nothing young or old
+    assert generate(model, prompts, 8, sampling=DRAWN, ahead=alone) == generate(model, prompts, 8, sampling=DRAWN)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SEEING if FAMILIES[kind].recur])
