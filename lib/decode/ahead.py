@@ -28,8 +28,9 @@ class Ahead(Checked):
     """How far generation runs ahead. ``wave``: so many positions of a row are on their way at most. ``loops``: that a
     round makes with them; they divide the model's.
 
-    exact: where a guess turns out another, all behind it begins anew. An answer is then that of plain decoding token
-    for token, greedy or drawn, if nobody leaves early: its tokens have made all loops, and seen what others have left.
+    exact: where a guess turns out another, all behind it begins anew. If nobody leaves early, by an exit or by
+    ``settled``, an answer is then that of plain decoding token for token, greedy or drawn: its tokens have made all
+    loops, and seen what others have left. ``mixed`` and ``noise`` have nothing to do.
 
     Otherwise (Geiping et al.) what is behind a changed guess goes on from the state that it has. In each round every
     position embeds its present guess, with the share ``mixed`` of what it embedded before, and a state that has made n
@@ -102,7 +103,7 @@ class Wave(Decoder):
             logits = self._predict(now) if logits is None else logits
         rows, positions = now.rows, now.positions
         guesses, after = self.draw(rows.tolist(), positions.tolist(), logits), (rows, positions + 1)
-        same = (self.given[after] == guesses) & (now.loops > self.ahead.loops)
+        same = (self.given[after] == guesses) & (now.loops > self.ahead.loops)  # a first guess has none before it
         self.given[after], self.since[after] = guesses, np.where(same, self.since[after] + 1, 0)
         done = (now.loops == self.T) | below
         if self.ahead.settled is not None:
@@ -119,7 +120,7 @@ class Wave(Decoder):
                 self._withdraw(row, positions[mine[0]] + right)
         if sum(map(len, left)):
             self._let_out(now, np.concatenate(left), logits)
-        # who has made all loops and is misled makes the last ones again
+        # who has made all loops and is misled makes the last ones again, and counts as having made them once
         now.at[2] = np.minimum(now.loops, self.T - self.ahead.loops)
         for mine in left:
             for i in mine:
@@ -140,8 +141,8 @@ class Wave(Decoder):
         loops = torch.as_tensor(now.loops, device=self.device)[:, None]
         now.e = e.lerp(cast(Tensor, now.e), (self.ahead.mixed * (loops > 0)).to(e).expand_as(e))
         now.prepared = self.model.injection.prepare(now.e)
-        share = torch.where(loops > 0, self.ahead.noise / (1 + loops), 1).to(now.h)
-        now.h = now.h.lerp(self._start(now, now.e), share.expand_as(now.h))
+        back = torch.where(loops > 0, self.ahead.noise / (1 + loops), 1).to(now.h).expand_as(now.h)
+        now.h = now.h.lerp(self._start(now, now.e), back)
 
     def _embed(self, tokens: Tokens, given: Sequence[int]) -> Tensor:
         """Of who enters a round that embeds all again: nothing yet."""

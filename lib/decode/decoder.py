@@ -135,8 +135,7 @@ class Decoder:
         if leave.criterion == GATE and model.exit_gate is None:
             raise InputError(f"criterion: this model has no exit gate, use one of {', '.join(CRITERIA)}")
         self.taken = np.zeros((rows, length), dtype=int)  # loops of each token that has left
-        self.embeds_again = False  # whether what is inside may become another token
-        self.passes = 0  # over the looped layers, so far
+        self.passes, self.embeds_again = 0, False  # over the looped layers; whether a token may become another inside
         self.entering: list[tuple[int, list[int]]] = []
         self.flight: Tokens | None = None
         self.gone = np.zeros(0, dtype=int)  # which of them have left since the last loop
@@ -241,11 +240,9 @@ class Decoder:
 
     def _below(self, now: Tokens) -> tuple[np.ndarray, Tensor | None]:
         """Which tokens [n] have a score below the threshold; what all predict [n, V], where that was asked."""
-        h, logits = self.model.injection.pool(now.h)[0].float(), None
-        log_p = h[:, :0]
-        if self.leave.criterion in PREDICTING:
-            logits = self._predict(now)
-            log_p = logits.log_softmax(-1)
+        h = self.model.injection.pool(now.h)[0].float()
+        logits = self._predict(now) if self.leave.criterion in PREDICTING else None
+        log_p = h[:, :0] if logits is None else logits.log_softmax(-1)
         leaving = self.model.leaving(h) if self.leave.criterion == GATE else None
         before = now.seen or Seen.nothing(len(h), h.shape[1], 0, self.device)
         seen = before.then(h, log_p, leaving)
@@ -342,6 +339,9 @@ def room(
         raise InputError(
             f"prompts: token {least if least < 0 else most} is not among the model's {V}, encode them anew"
         )
+    for name, given, smallest in (("new_tokens", new_tokens, 0), ("batch", 1 if batch is None else batch, 1)):
+        if given < smallest:
+            raise InputError(f"{name}: {given} is too few, use at least {smallest}")
     longest = max(map(len, prompts))
     length = longest + max(new_tokens - 1, 0)  # the last token of an answer is not fed back
     if length > context:

@@ -66,7 +66,7 @@ class Answer:
     loops: list[int]  # that the prediction of each of them took
     prompt_loops: list[int]  # that each token of the prompt took; its last one predicts the answer's first
     stopped: bool = False  # whether a stop token ended it, which is not among tokens
-    passes: int = dataclasses.field(default=0, compare=False)  # over the loop from the answer's first token to its last
+    passes: int = dataclasses.field(default=0, compare=False)  # over the loop while it was written, by all rows at once
 
 
 def generate(

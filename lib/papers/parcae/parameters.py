@@ -207,7 +207,7 @@ class FastGeneration(Sizes):
     timed: bool
     rows: Positive
     prompt: Positive
-    new_tokens: Positive
+    new_tokens: Annotated[int, pydantic.Field(ge=2)]
     loops_a_round: list[Positive]
 
     context: Positive = 256
@@ -217,6 +217,23 @@ class FastGeneration(Sizes):
     most_loops: Positive = 32
     kept_loops: list[Positive] = pydantic.Field([1, 2, 4, 8])
     resamples: Annotated[int, pydantic.Field(ge=2)] = 2000
+
+    @pydantic.model_validator(mode="after")
+    def _has_what_is_judged(self) -> Self:
+        rules = {
+            f"rows: {self.rows} of {self.val_rows} held-out rows, ask for fewer": self.rows <= self.val_rows,
+            f"kept_loops: {self.kept_loops} lack 1 or mean_loops {self.mean_loops}, add them": {1, self.mean_loops}
+            <= {*self.kept_loops},
+            f"injections_at: width {max(self.sizes)} has no lti, which is judged, add it": "lti"
+            in self.injections_at.get(max(self.sizes), ["lti"]),
+            f"loops_a_round: {self.loops_a_round}, list 1, 4 and other divisors of most_loops {self.most_loops}": {1, 4}
+            <= {*self.loops_a_round}
+            and not any(self.most_loops % n for n in self.loops_a_round),
+        }
+        for told, holds in rules.items():
+            if not holds:
+                raise ValueError(told)
+        return self
 
 
 class DepthTasks(AtDepths):
