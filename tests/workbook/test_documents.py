@@ -246,4 +246,5 @@ def test_the_readme_and_the_citation_say_how_many_runs_desk_has(parts):
     runs = asked("desk")["key"].nunique()
     readme, citation = (" ".join((ROOT / name).read_text().split()) for name in ("README.md", "CITATION.cff"))
     assert f"{runs:,} committed training runs" in readme and f"{runs:,} training runs" in citation
+    assert f"how {len(LEDGER)} claims fare" in readme
     assert parts[documents.SCALE]["desk"].startswith(f"{runs:,} distinct runs")
