@@ -269,13 +269,13 @@ class Decoder:
         rows, positions, loops = now.at[:, which]
         self.taken[rows, positions] = loops
         # those who left early leave their last entries in the loops that they did not make, where later tokens look
-        for made in {*loops[loops < self.T].tolist()}:
-            row, position = torch.as_tensor(np.stack((rows, positions))[:, loops == made], device=self.device)
-            last = (made - 1) % self.kept
-            owed = torch.tensor([*({t % self.kept for t in range(made, self.T)} - {last})], device=self.device)
-            self.looped[:, owed.long()[:, None], row, position] = self.looped[:, last, row, position][:, None]
+        who, t = np.nonzero(np.arange(self.T) >= loops[:, None])
+        if len(who):
+            owed = np.stack((t % self.kept, (loops[who] - 1) % self.kept, rows[who], positions[who]))
+            slot, last, row, position = torch.as_tensor(owed, device=self.device)
+            self.looped[:, slot, row, position] = self.looped[:, last, row, position]
         np.subtract.at(self.count, rows, 1)
-        self._take_out(np.union1d(self.gone, which))
+        self._take_out(np.union1d(self.gone, which) if len(self.gone) else which)
         return rows, positions, logits
 
     def _take_out(self, gone: np.ndarray) -> None:
